@@ -1,0 +1,96 @@
+"""The contract between the app and whatever writes text.
+
+A leaf is one module or package with a `load` function. It lives in a worker process of its own (see `app.worker`), is
+called from one thread, and knows nothing of chats, browsers or files other than the model's. Standard library only here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from backends.events import Event, LoadProgress, MemoryFigures
+from backends.requests import CachePolicy, GenerationRequest, LoadRequest
+
+Cancelled = Callable[[], bool]
+"""Asked between tokens and between prefill chunks; once true it stays true for that generation."""
+
+ReportProgress = Callable[[LoadProgress], None]
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """What was loaded, in words and numbers the page shows.
+
+    Attributes:
+        name: of the file or folder.
+        architecture: as the file names it.
+        device: "cpu", or the GPU's name.
+        precision: of the weights as held, in words ("int8 per channel", "Q4_K_M").
+        policy: the one in force.
+        num_sliding_layers, num_full_layers: by how they were trained.
+        trained_window: of the sliding layers; None if no layer slides.
+        window, sinks: as in force; sinks is the resolved number.
+        context_tokens: length the model was trained for; None if the file does not say.
+        vocab_size: rows of the logits.
+        weights_bytes: as held.
+        kv_bytes_per_token_full: growth per token if nothing were bounded.
+        has_chat_template: if not, the model only continues text.
+        notices: sentences the person should see (approximations, ignored settings, fallbacks).
+    """
+
+    name: str
+    architecture: str
+    device: str
+    precision: str
+    policy: CachePolicy
+    num_sliding_layers: int
+    num_full_layers: int
+    trained_window: int | None
+    window: int
+    sinks: int
+    context_tokens: int | None
+    vocab_size: int
+    weights_bytes: int
+    kv_bytes_per_token_full: int
+    has_chat_template: bool
+    notices: tuple[str, ...] = ()
+
+
+class Backend(Protocol):
+    """A loaded model. Every method is called from the thread that loaded it."""
+
+    @property
+    def info(self) -> LoadedModel: ...
+
+    def generate(self, request: GenerationRequest, cancelled: Cancelled) -> Iterator[Event]:
+        """Yield `PrefillProgress` and `TextChunk` events, then exactly one `Finished`.
+
+        One `TextChunk` a token. After `Finished`, or after the iterator is closed early, the backend takes the next
+        request. Cancelling ends within one token or one prefill chunk with reason "cancelled".
+
+        Raises:
+            RingsideError: the request cannot be served; the backend is still usable.
+        """
+        ...
+
+    def memory(self) -> MemoryFigures:
+        """Figures as of the last event; cheap enough to call ten times a second."""
+        ...
+
+    def close(self) -> None:
+        """Give back what can be given back; the worker process then exits."""
+        ...
+
+
+class Leaf(Protocol):
+    """The module-level function every backend leaf offers."""
+
+    def load(self, request: LoadRequest, progress: ReportProgress) -> Backend:
+        """Load a model.
+
+        Raises:
+            RingsideError: with the file or value at fault and the way out.
+        """
+        ...
