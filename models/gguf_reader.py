@@ -1,8 +1,8 @@
 """A GGUF file as metadata and tensor places, read over a memory map without touching the weights.
 
-`gguf.GGUFReader` builds one array per vocabulary string and takes 21 s to open a model with 262,144 of them; this reader
-walks the same bytes in well under a second and decodes a value only when it is asked for. It knows the container only:
-what the keys mean is `models.gguf_config`, how blocks become numbers is `models.gguf_weights`.
+`gguf.GGUFReader` builds one array per vocabulary string and takes 21 s to open a model with 262,144 of them; this
+reader walks the same bytes in well under a second and decodes a value only when it is asked for. It knows the container
+only: what the keys mean is `models.gguf_config`, how blocks become numbers is `models.gguf_weights`.
 
 Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (versions 2 and 3, little endian).
 """
@@ -18,44 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from backends.errors import ModelFileError
-
-GGML_TYPES: dict[int, tuple[str, int, int]] = {
-    0: ("F32", 1, 4),
-    1: ("F16", 1, 2),
-    2: ("Q4_0", 32, 18),
-    3: ("Q4_1", 32, 20),
-    6: ("Q5_0", 32, 22),
-    7: ("Q5_1", 32, 24),
-    8: ("Q8_0", 32, 34),
-    9: ("Q8_1", 32, 40),
-    10: ("Q2_K", 256, 84),
-    11: ("Q3_K", 256, 110),
-    12: ("Q4_K", 256, 144),
-    13: ("Q5_K", 256, 176),
-    14: ("Q6_K", 256, 210),
-    15: ("Q8_K", 256, 292),
-    16: ("IQ2_XXS", 256, 66),
-    17: ("IQ2_XS", 256, 74),
-    18: ("IQ3_XXS", 256, 98),
-    19: ("IQ1_S", 256, 50),
-    20: ("IQ4_NL", 32, 18),
-    21: ("IQ3_S", 256, 110),
-    22: ("IQ2_S", 256, 82),
-    23: ("IQ4_XS", 256, 136),
-    24: ("I8", 1, 1),
-    25: ("I16", 1, 2),
-    26: ("I32", 1, 4),
-    27: ("I64", 1, 8),
-    28: ("F64", 1, 8),
-    29: ("IQ1_M", 256, 56),
-    30: ("BF16", 1, 2),
-    34: ("TQ1_0", 256, 54),
-    35: ("TQ2_0", 256, 66),
-    39: ("MXFP4", 32, 17),
-}
-"""ggml type number -> (name, elements in a block, bytes of a block)."""
+from models.ggml_types import GGML_TYPES
 
 _SCALARS: dict[int, struct.Struct] = {
     0: struct.Struct("<B"),
@@ -72,6 +38,7 @@ _SCALARS: dict[int, struct.Struct] = {
 }
 _STRING, _ARRAY = 8, 9
 _U32, _U64 = _SCALARS[4], _SCALARS[10]
+_MAX_DIMS = 8  # ggml allows 4; more means that we are reading noise
 _LFS_POINTER = b"version https://git-lfs"
 _SHARD_NAME = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 
@@ -125,8 +92,8 @@ class GgufFile:
         """Bytes of all tensors, padding excluded."""
         return sum(tensor.num_bytes for tensor in self.tensors.values())
 
-    def data(self, tensor: GgufTensor) -> np.memmap[Any, np.dtype[np.uint8]]:
-        """Return the tensor's raw bytes, uint8 [num_bytes], still in the file: nothing is read until used."""
+    def data(self, tensor: GgufTensor) -> npt.NDArray[np.uint8]:
+        """Return the tensor's raw bytes, uint8 [num_bytes], a view of the memory map: nothing is read until used."""
         return self._maps[tensor.shard][tensor.offset : tensor.offset + tensor.num_bytes]
 
 
@@ -277,7 +244,7 @@ class _Shard:
     def __init__(self, path: Path, index: int) -> None:
         self.path = path
         self.bytes = _map_bytes(path)
-        cursor = _Cursor(path, memoryview(self.bytes))
+        cursor = _Cursor(path, self.bytes.data)
         num_tensors, num_keys = _read_preamble(cursor)
         metadata = _Metadata(cursor)
         for _ in range(num_keys):
@@ -285,7 +252,10 @@ class _Shard:
             metadata.add(key, value_type, cursor.offset)
             cursor.skip(value_type)
         self.metadata = metadata
-        self.tensors = _read_tensors(cursor, num_tensors, index, int(metadata.get("general.alignment", 32)))
+        alignment = metadata.get("general.alignment", 32)
+        if not isinstance(alignment, int) or alignment < 1:
+            raise ModelFileError(f"{path} is damaged: its alignment is {alignment!r}.", "Download it again.")
+        self.tensors = _read_tensors(cursor, num_tensors, index, alignment)
 
 
 def _map_bytes(path: Path) -> np.memmap[Any, np.dtype[np.uint8]]:
@@ -310,9 +280,7 @@ def _read_preamble(cursor: _Cursor) -> tuple[int, int]:
     if version & 0xFFFF == 0:
         raise ModelFileError(f"{cursor.path} is a big-endian GGUF file, which is not supported.", "Convert it again.")
     if version not in (2, 3):
-        raise ModelFileError(
-            f"{cursor.path} is GGUF version {version}; versions 2 and 3 are read.", "Convert it again."
-        )
+        raise ModelFileError(f"{cursor.path} is GGUF version {version}; only 2 and 3 are read.", "Convert it again.")
     return cursor.scalar(_U64), cursor.scalar(_U64)
 
 
@@ -333,6 +301,8 @@ def _read_tensors(cursor: _Cursor, count: int, shard: int, alignment: int) -> li
 
 def _read_tensor_info(cursor: _Cursor) -> tuple[str, tuple[int, ...], int, int]:
     name, num_dims = cursor.string(), cursor.scalar(_U32)
+    if num_dims > _MAX_DIMS:
+        raise ModelFileError(f"{cursor.path} is damaged: {name!r} claims {num_dims} dimensions.", "Download it again.")
     shape = tuple(cursor.scalar(_U64) for _ in range(num_dims))[::-1]
     return name, shape, cursor.scalar(_U32), cursor.scalar(_U64)
 
