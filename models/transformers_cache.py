@@ -4,9 +4,9 @@ For models our own decoder does not know, and for anyone's own script:
 
     model.generate(**inputs, past_key_values=RingCache(model.config))
 
-transformers' own sliding caches copy the whole window at every step (cat and slice, or roll and copy). Here a step writes
-one slot and attends over the buffer as it lies: keys carry their rotation already and softmax does not care about order.
-Layers without a window keep everything, in buffers that grow by half instead of being copied at every token.
+transformers' own sliding caches copy the whole window at every step (cat and slice, or roll and copy). Here a step
+writes one slot and attends over the buffer as it lies: keys carry their rotation already and softmax does not care about
+order. Layers without a window keep everything, in buffers that grow by half instead of being copied at every token.
 
 Needs transformers >= 5.17. Knows nothing of our decoder; `models.ring_cache` is that one's cache.
 """
@@ -93,9 +93,8 @@ class RingLayer(CacheLayerMixin):  # type: ignore[misc]
 
     @property
     def held_bytes(self) -> int:
-        return (
-            sum(_bytes_of(tensor, min(self.num_seen, self.window)) for tensor in self.storage) if self.num_seen else 0
-        )
+        filled = min(self.num_seen, self.window)
+        return sum(_bytes_of(tensor, filled) for tensor in self.storage) if filled else 0
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> KeysValues:
         """Store new keys and values [batch, kv_heads, T, head_dim]; return what the T queries attend over."""
@@ -110,11 +109,9 @@ class RingLayer(CacheLayerMixin):  # type: ignore[misc]
         self.keys[:, :, slot] = key[:, :, 0]
         self.values[:, :, slot] = value[:, :, 0]
         self.num_seen += 1
-        if self._needs_time_order(key.shape[0]):
-            return self._last(self.keys, min(self.num_seen, self.window)), self._last(
-                self.values, min(self.num_seen, self.window)
-            )
         filled = min(self.num_seen, self.window)
+        if self._needs_time_order(key.shape[0]):
+            return self._last(self.keys, filled), self._last(self.values, filled)
         return self.keys[:, :, :filled], self.values[:, :, :filled]
 
     def _extend(self, keys: torch.Tensor, values: torch.Tensor) -> KeysValues:
