@@ -5,8 +5,8 @@ For models our own decoder does not know, and for anyone's own script:
     model.generate(**inputs, past_key_values=RingCache(model.config))
 
 transformers' own sliding caches copy the whole window at every step (cat and slice, or roll and copy). Here a step
-writes one slot and attends over the buffer as it lies: keys carry their rotation already and softmax does not care about
-order. Layers without a window keep everything, in buffers that grow by half instead of being copied at every token.
+writes one slot and attends over the buffer as it lies: keys carry their rotation already and softmax does not care
+about order. Layers without a window keep everything, in buffers that grow by half, not copied at every token.
 
 Needs transformers >= 5.17. Knows nothing of our decoder; `models.ring_cache` is that one's cache.
 """

@@ -56,7 +56,7 @@ def tokens(rows: int = 1) -> torch.Tensor:
 
 
 def chunked_logits(model: Any, ids_BT: torch.Tensor, chunks: list[int], cache: RingCache) -> torch.Tensor:
-    parts: tuple[torch.Tensor, ...] = torch.split(ids_BT, chunks, dim=1)  # type: ignore[no-untyped-call]
+    parts: tuple[torch.Tensor, ...] = torch.split(ids_BT, chunks, dim=1)
     logits = [model(part, cache=cache, use_cache=True).logits for part in parts]
     return torch.cat(logits, dim=1)
 
