@@ -1,0 +1,32 @@
+"""Fixtures shared by every part: an isolated home for each test, and the two real models fetched once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from models.demo import ensure_demo
+from models.folders import data_folder
+
+USER_DATA_FOLDER = data_folder()  # read before any test moves the home
+
+
+@pytest.fixture(autouse=True)
+def isolated_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Settings, chats and caches of a test stay in its own folder."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("RINGSIDE_HOME", str(home))
+    return home
+
+
+@pytest.fixture(scope="session")
+def gemma_path() -> Path:
+    """Gemma 3 270M base, Q4_K_M: 15 sliding layers (window 512) and 3 full ones, no chat template."""
+    return ensure_demo("gemma-3-270m", USER_DATA_FOLDER, lambda progress: None)
+
+
+@pytest.fixture(scope="session")
+def smollm2_path() -> Path:
+    """SmolLM2 135M Instruct, Q4_1: full attention, with a chat template."""
+    return ensure_demo("smollm2-135m-instruct", USER_DATA_FOLDER, lambda progress: None)
