@@ -73,6 +73,11 @@ class Message:
     token_ids: tuple[int, ...] | None = None
 
 
+def _check(name: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:  # false for NaN too
+        raise ValueError(f"{name} of {value} is outside {low:g} to {high:g}")
+
+
 @dataclass(frozen=True)
 class Sampling:
     """How the next token is drawn; the same words and the same results on every backend.
@@ -127,8 +132,3 @@ class GenerationRequest:
     stop: tuple[str, ...] = ()
     max_new_tokens: int | None = None
     ignore_end: bool = False
-
-
-def _check(name: str, value: float, low: float, high: float) -> None:
-    if not low <= value <= high:  # false for NaN too
-        raise ValueError(f"{name} of {value} is outside {low:g} to {high:g}")

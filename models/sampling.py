@@ -1,0 +1,143 @@
+"""Drawing the next token from logits, on the device the logits live on.
+
+The order and meaning of every step are those of `backends.requests.Sampling`. Nothing here waits for the device: every
+shape is fixed by the settings, so that a step can be captured in a CUDA graph, and trouble is reported in the token
+itself (`INVALID_TOKEN`), the one number that is read back anyway.
+
+Shape letters: B rows drawn at once (may be absent), V vocabulary, K candidates left by top-k, N recent tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from backends.requests import Sampling
+
+INVALID_TOKEN = -1
+"""Drawn where the logits hold NaN or +inf, or allow no token at all."""
+
+
+def draw(
+    logits_BV: Tensor, sampling: Sampling, uniform_B: Tensor | float = 0.0, recent_BN: Tensor | None = None
+) -> Tensor:
+    """Draw one token a row.
+
+    Args:
+        logits_BV: any float type, [B, V] or [V]; left as they are.
+        uniform_B: from `backends.draws.uniform`, in [0, 1), one a row or one for all; not read when greedy.
+        recent_BN: token ids the repetition penalty looks at, repeats allowed; None is none. Ids are within the
+            vocabulary; to fill up unused places repeat an id that is already there.
+
+    Returns:
+        Token ids, int64 of shape [B] or []; `INVALID_TOKEN` where nothing can be drawn.
+    """
+    if recent_BN is not None and recent_BN.shape[-1] and sampling.repetition_penalty != 1.0:
+        logits_BV = penalise_repetition(logits_BV, recent_BN, sampling.repetition_penalty)
+    if sampling.temperature == 0:
+        return _most_likely(logits_BV)
+    scores_BK, ids_BK = _candidates(logits_BV, sampling)
+    return _inverse_cdf(scores_BK, ids_BK, sampling.temperature, uniform_B)
+
+
+def penalise_repetition(logits_BV: Tensor, recent_BN: Tensor, penalty: float) -> Tensor:
+    """Divide positive and multiply negative logits of recent tokens by `penalty`, once a token however often it came.
+
+    The rule of CTRL (Keskar et al. 2019, section 4.1) as transformers and llama.cpp apply it.
+    """
+    picked_BN = logits_BV.gather(-1, recent_BN)
+    penalised_BN = torch.where(picked_BN > 0, picked_BN / penalty, picked_BN * penalty)
+    return logits_BV.scatter(-1, recent_BN, penalised_BN)
+
+
+class RecentTokens:
+    """The ids the repetition penalty looks at, in storage of fixed size and address.
+
+    The last `window` tokens are a ring of ids. Without a limit, a table with a place for every token of the vocabulary
+    holds each token that came at its own place; so it stops growing there, however long the sequence.
+
+    Args:
+        window: how many tokens back; None is the whole sequence.
+        vocab_size: V.
+        sequence: tokens so far, at least one.
+
+    Attributes:
+        ids_N: int64; places nothing was written to yet repeat an id that counts anyway.
+    """
+
+    def __init__(self, window: int | None, vocab_size: int, sequence: Sequence[int], device: torch.device) -> None:
+        past = torch.tensor(sequence if window is None else sequence[-window:], device=device)
+        self.ids_N = past[-1].repeat(vocab_size if window is None else window)
+        self._next_place = None if window is None else torch.tensor([len(past) % window], device=device)
+        self.ids_N[past if window is None else slice(len(past))] = past
+
+    def push(self, token_1: Tensor) -> None:
+        """Take in one more token, [1]; an invalid one counts as token 0."""
+        token_1 = token_1.clamp(min=0)
+        if self._next_place is None:
+            self.ids_N.scatter_(0, token_1, token_1)
+        else:
+            self.ids_N.scatter_(0, self._next_place, token_1)
+            self._next_place.add_(1).remainder_(len(self.ids_N))
+
+
+def _most_likely(logits_BV: Tensor) -> Tensor:
+    peak = logits_BV.max(dim=-1)  # NaN counts as the largest; the lowest id wins a tie on the CPU
+    return _or_invalid(peak.indices, peak.values)
+
+
+def _candidates(logits_BV: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
+    """Apply top-k, top-p and min-p; what they drop is -inf.
+
+    Returns:
+        Scores in float64 and their token ids, both [B, K], in token-id order.
+    """
+    vocab_size = logits_BV.shape[-1]
+    if sampling.top_k is not None and sampling.top_k < vocab_size:
+        scores_BK, ids_BK = logits_BV.topk(sampling.top_k, dim=-1)
+    elif sampling.top_p < 1:
+        scores_BK, ids_BK = logits_BV.sort(dim=-1, descending=True, stable=True)
+    else:
+        scores_BK, ids_BK = logits_BV, torch.arange(vocab_size, device=logits_BV.device).expand_as(logits_BV)
+        return _drop_below_min_p(scores_BK.double(), sampling.min_p), ids_BK
+    scores_BK = _drop_beyond_top_p(scores_BK.double(), sampling.top_p)
+    scores_BK = _drop_below_min_p(scores_BK, sampling.min_p)
+    ids_BK, order_BK = ids_BK.sort(dim=-1)
+    return scores_BK.gather(-1, order_BK), ids_BK
+
+
+def _drop_beyond_top_p(scores_BK: Tensor, top_p: float) -> Tensor:
+    """Keep the smallest leading set whose probability reaches `top_p`; scores come sorted, largest first."""
+    if top_p >= 1:
+        return scores_BK
+    cumulative_BK = scores_BK.softmax(dim=-1).cumsum(dim=-1)
+    dropped_BK = torch.zeros_like(scores_BK, dtype=torch.bool)
+    dropped_BK[..., 1:] = cumulative_BK[..., :-1] >= top_p  # the most likely token stays, also for top-p 0
+    return scores_BK.masked_fill(dropped_BK, -math.inf)
+
+
+def _drop_below_min_p(scores_BK: Tensor, min_p: float) -> Tensor:
+    if min_p <= 0:
+        return scores_BK
+    threshold_B1 = scores_BK.amax(dim=-1, keepdim=True) + math.log(min_p)
+    return scores_BK.masked_fill(scores_BK < threshold_B1, -math.inf)
+
+
+def _inverse_cdf(scores_BK: Tensor, ids_BK: Tensor, temperature: float, uniform_B: Tensor | float) -> Tensor:
+    """Return the first token, in id order, at which the cumulative probability exceeds the uniform number."""
+    peak_B1 = scores_BK.amax(dim=-1, keepdim=True)
+    weights_BK = ((scores_BK - peak_B1) / temperature).exp()  # the peak is taken off first: no overflow at tiny T
+    cumulative_BK = weights_BK.cumsum(dim=-1)
+    uniform = torch.as_tensor(uniform_B, dtype=torch.float64, device=scores_BK.device)
+    target_B1 = uniform.unsqueeze(-1) * cumulative_BK[..., -1:]
+    # Rounding may lift the target to the total itself; the clamp then takes the last token that has any weight.
+    target_B1 = target_B1.clamp(max=cumulative_BK[..., -1:].nextafter(torch.zeros_like(peak_B1)))
+    index_B1 = (cumulative_BK <= target_B1).sum(dim=-1, keepdim=True).clamp(max=ids_BK.shape[-1] - 1)
+    return _or_invalid(ids_BK.gather(-1, index_B1).squeeze(-1), peak_B1.squeeze(-1))
+
+
+def _or_invalid(tokens_B: Tensor, peaks_B: Tensor) -> Tensor:
+    return tokens_B.masked_fill(~peaks_B.isfinite(), INVALID_TOKEN)
