@@ -26,9 +26,10 @@ class RopeConfig:
         dims: leading dimensions of a head that rotate; the rest pass through.
         layout: pairs (i, i + dims/2) for "half", (2i, 2i + 1) for "interleaved".
         factor: linear, dynamic, llama3, yarn.
-        original_context_tokens: dynamic, llama3, yarn, longrope.
+        original_context_tokens: dynamic, llama3, yarn, longrope: length trained for before scaling.
         low_freq_factor, high_freq_factor: llama3.
         beta_fast, beta_slow, truncate: yarn.
+        mscale, mscale_all_dim: yarn: derive the attention factor where both are given and non-zero.
         attention_factor: yarn, longrope: multiplies cos and sin; None derives it from the factor.
         short_factors, long_factors: longrope, one a frequency.
         frequency_divisors: one a frequency, given by a GGUF's `rope_freqs.weight`; divides whatever `kind` gives.
@@ -64,6 +65,9 @@ class MoeConfig:
         norm_topk: whether the chosen experts' weights are scaled to sum to 1.
         kind: "softmax_topk" scores all experts, then keeps the best; "topk_softmax" keeps the best, then scores them
             (gpt-oss, with its clamped, biased gate).
+        bias: whether the router and the experts have biases.
+        gate_limit: "topk_softmax": gate is clamped above at it, up to both sides; None is off.
+        gate_alpha: "topk_softmax": (up + 1) * gate * sigmoid(gate_alpha * gate).
     """
 
     num_experts: int
@@ -71,6 +75,9 @@ class MoeConfig:
     expert_size: int
     norm_topk: bool = True
     kind: Literal["softmax_topk", "topk_softmax"] = "softmax_topk"
+    bias: bool = False
+    gate_limit: float | None = None
+    gate_alpha: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -96,18 +103,20 @@ class ModelConfig:
         architecture: as the file names it ("gemma3", "Gemma3ForCausalLM").
         layers: in order; the only place windows and rotary settings live.
         norm: of every layer norm; `norm_eps` its epsilon; "rms_plus_one" multiplies by 1 + weight.
+        norm_bias: of LayerNorm only.
         norms_before, norms_after: whether a block's input, its output before the residual sum, or both are normalised.
         parallel_block: attention and feed-forward read the same normalised input and are summed (Cohere).
         qk_norm: queries and keys normalised per head, over the whole projection, or not; `qk_norm_kind` how.
-        qkv_bias, output_bias, mlp_bias: biases of the projections; q, k and v may also have some of them only.
+        qkv_bias, output_bias, mlp_bias: biases of the projections.
         gated_mlp: activation(gate) * up, or activation(up) alone.
         attention_scale: multiplies q.k; usually head_dim ** -0.5.
         attention_softcap, logit_softcap: cap * tanh(x / cap); None is off.
         learned_sinks: one extra logit a head in every softmax (gpt-oss).
         embedding_scale, residual_scale, logit_scale: plain multipliers.
-        query_scale_beta, query_scale_tokens: q is multiplied by 1 + beta * log(1 + floor(position / tokens)); beta 0 off.
+        query_scale_beta, query_scale_tokens: q times 1 + beta * log(1 + floor(position / tokens)); beta 0 is off.
         tied_embeddings: whether the head is the embedding where the file holds no head of its own.
         context_tokens: length trained for; None if unsaid.
+        bos_token_id, eos_token_ids: as the config names them; the tokenizer's files may add more.
     """
 
     architecture: str
@@ -120,6 +129,7 @@ class ModelConfig:
     layers: tuple[LayerConfig, ...]
     norm: NormKind = "rms"
     norm_eps: float = 1e-6
+    norm_bias: bool = False
     norms_before: bool = True
     norms_after: bool = False
     parallel_block: bool = False
