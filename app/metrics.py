@@ -1,8 +1,23 @@
-"""Figures of a run over time, bounded however long it goes on: min/max buckets, always the whole run in view."""
+"""Figures of a run over time: what the charts draw, the big numbers over them, and how both are kept with a message.
+
+Knows nothing of processes or pages: it is told token counts, seconds and memory figures, and its clock is given.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import csv
+import io
+import json
+import math
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import islice
+
+from app.series import BoundedSeries, Point
+from backends.events import MemoryFigures, PrefillProgress
 
 TRACES = (
     "tokens_per_s",
@@ -15,6 +30,15 @@ TRACES = (
     "kv_full_bytes",
 )
 """Names of the traces, in the order of `Sample.values`."""
+
+SMOOTHING_S = 3.0
+"""Time constant of the smoothed rate."""
+
+MAX_POINTS = 2000
+"""Points of a trace kept at most; see `app.series`."""
+
+MAX_RECENT_SAMPLES = 1200
+"""Samples held for followers that want only what is new: a minute at 20 a second."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +65,7 @@ class Summary:
         elapsed_s: of generation, prefill included; a continued reply adds its stretches.
         prompt_tokens, prompt_done_tokens, reused_tokens: of the prefill.
         prompt_tokens_per_s: of the prompt tokens really read.
-        window_filled_tokens, window_tokens: see `MemoryFigures`.
+        position_tokens, window_filled_tokens, window_tokens: see `MemoryFigures`, as are the byte counts.
         process_bytes, process_peak_bytes: resident memory of the worker, now and at most.
     """
 
@@ -89,6 +113,225 @@ class MetricsRecord:
     """
 
     summary: Summary = field(default_factory=Summary)
-    traces: dict[str, list[tuple[int, float, float]]] = field(default_factory=dict)
+    traces: dict[str, list[Point]] = field(default_factory=dict)
     prefills: tuple[PrefillSpan, ...] = ()
     sequence: int = 0
+
+    def pack(self) -> bytes:
+        """Return the record as compressed JSON, some 100 kB at most."""
+        content = {
+            "summary": asdict(self.summary),
+            "traces": self.traces,
+            "prefills": [asdict(span) for span in self.prefills],
+            "sequence": self.sequence,
+        }
+        return zlib.compress(json.dumps(content, separators=(",", ":")).encode())
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> MetricsRecord:
+        """Read what `pack` wrote; figures this version does not know are left out.
+
+        Raises:
+            ValueError: the bytes are not a record.
+        """
+        try:
+            content = json.loads(zlib.decompress(packed))
+            known = {each.name for each in fields(Summary)}
+            return cls(
+                Summary(**{name: value for name, value in content["summary"].items() if name in known}),
+                {name: [(int(n), t, v) for n, t, v in points] for name, points in content["traces"].items()},
+                tuple(PrefillSpan(**span) for span in content["prefills"]),
+                content["sequence"],
+            )
+        except (zlib.error, KeyError, TypeError) as error:
+            raise ValueError(f"{len(packed)} bytes are no metrics record: {error}") from error
+
+    def to_csv(self) -> str:
+        """Return every kept point, one moment a row, header first; empty where a trace keeps no point at a moment."""
+        rows: dict[tuple[float, int], dict[str, float]] = {}
+        for name, points in self.traces.items():
+            for tokens, time_s, value in points:
+                rows.setdefault((time_s, tokens), {})[name] = value
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["tokens", "time_s", *TRACES])
+        for (time_s, tokens), values in sorted(rows.items()):
+            writer.writerow([tokens, round(time_s, 4), *(values.get(name, "") for name in TRACES)])
+        return text.getvalue()
+
+
+class MetricsRecorder:
+    """Turns what a worker reports into a bounded record. One owner writes; the owner also locks.
+
+    Args:
+        clock: seconds, only for what happens between two reports (elapsed time, a rate that sinks in a stall).
+        earlier: record of the reply so far, if it is being continued: tokens and seconds go on from there.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, earlier: MetricsRecord | None = None) -> None:
+        earlier = earlier or MetricsRecord()
+        self._clock = clock
+        self._started_at_s: float | None = None
+        self._base_tokens = earlier.summary.num_tokens
+        self._base_s = earlier.summary.elapsed_s
+        self._summary = replace(earlier.summary, time_to_first_token_s=None, tokens_per_s=None)
+        self._series = {name: BoundedSeries(MAX_POINTS, earlier.traces.get(name, ())) for name in TRACES}
+        self._prefills = list(earlier.prefills)
+        self._sequence = earlier.sequence
+        self._recent: deque[Sample] = deque(maxlen=MAX_RECENT_SAMPLES)
+        self._rate = _Rate()
+        self._average = _Average.of(earlier.summary)
+        self._last_s = 0.0
+        self._ended = False
+
+    def start(self) -> None:
+        """Note that the worker starts on the request now."""
+        self._started_at_s = self._clock()
+
+    def prefill(self, progress: PrefillProgress, time_s: float) -> None:
+        """Note prompt tokens read, `time_s` after the worker's start on this request."""
+        read = progress.done_tokens - progress.reused_tokens
+        self._summary = replace(
+            self._summary,
+            prompt_tokens=progress.total_tokens,
+            prompt_done_tokens=progress.done_tokens,
+            reused_tokens=progress.reused_tokens,
+            prompt_tokens_per_s=read / time_s if read > 0 and time_s > 0 else None,
+        )
+
+    def advance(self, num_tokens: int, time_s: float, memory: MemoryFigures | None, process_bytes: int) -> None:
+        """Note that the request has brought `num_tokens` tokens after `time_s` seconds, and the memory at that moment.
+
+        The same count again is a sign of life: memory is recorded, no rate is.
+        """
+        total = self._base_tokens + num_tokens
+        raw_rate: float | None = None
+        if num_tokens and self._summary.time_to_first_token_s is None:
+            self._first_token(time_s)
+            self._rate.start(num_tokens, time_s)
+            self._average.start(num_tokens, time_s)
+        elif total > self._summary.num_tokens:
+            raw_rate = self._rate.advance(num_tokens, time_s)
+            self._average.advance(num_tokens, time_s)
+        self._last_s = max(self._last_s, time_s)
+        self._note_memory(memory, process_bytes)
+        self._summary = replace(self._summary, num_tokens=total, tokens_per_s_average=self._average.value)
+        smooth = self._rate.smooth if raw_rate is not None else None
+        self._record(total, (raw_rate, smooth), memory, process_bytes)
+
+    def end(self, time_s: float) -> None:
+        """Note that the request is over; the elapsed time stands still from here."""
+        self._last_s = max(self._last_s, time_s)
+        self._ended = True
+
+    def summary(self) -> Summary:
+        """Return the big numbers as of now."""
+        elapsed_s = self._elapsed_s()
+        rate = self._rate.smooth if self._ended else self._rate.now(elapsed_s)
+        return replace(self._summary, elapsed_s=self._base_s + elapsed_s, tokens_per_s=rate)
+
+    def record(self) -> MetricsRecord:
+        """Return everything kept."""
+        traces = {name: points for name, series in self._series.items() if (points := series.points())}
+        return MetricsRecord(self.summary(), traces, tuple(self._prefills), self._sequence)
+
+    def samples_since(self, sequence: int) -> tuple[int, list[Sample]] | None:
+        """Return (sequence now, samples after `sequence`), or None if some of them are no longer held."""
+        missing = self._sequence - sequence
+        if not 0 <= missing <= len(self._recent):
+            return None
+        return self._sequence, list(islice(self._recent, len(self._recent) - missing, None))
+
+    def _first_token(self, time_s: float) -> None:
+        self._summary = replace(self._summary, time_to_first_token_s=time_s)
+        self._prefills.append(PrefillSpan(self._base_tokens, self._base_s, self._base_s + time_s))
+
+    def _elapsed_s(self) -> float:
+        if self._ended or self._started_at_s is None:
+            return self._last_s
+        return max(self._last_s, self._clock() - self._started_at_s)
+
+    def _note_memory(self, memory: MemoryFigures | None, process_bytes: int) -> None:
+        peak_bytes = max(self._summary.process_peak_bytes, process_bytes)
+        self._summary = replace(self._summary, process_bytes=process_bytes, process_peak_bytes=peak_bytes)
+        if memory is not None:
+            self._summary = replace(self._summary, **asdict(memory))
+
+    def _record(
+        self,
+        tokens: int,
+        rates: tuple[float | None, float | None],
+        memory: MemoryFigures | None,
+        process_bytes: int,
+    ) -> None:
+        figures = asdict(memory) if memory is not None else {}
+        values = (*rates, process_bytes or None, *(figures.get(name) for name in TRACES[3:]))
+        sample = Sample(tokens, self._base_s + self._last_s, values)
+        for name, value in zip(TRACES, values, strict=True):
+            if value is not None:
+                self._series[name].add((sample.tokens, sample.time_s, value))
+        self._recent.append(sample)
+        self._sequence += 1
+
+
+class _Rate:
+    """Tokens per second between reports, and smoothed: decaying tokens over decaying seconds."""
+
+    def __init__(self) -> None:
+        self._tokens = 0.0
+        self._seconds = 0.0
+        self._last: tuple[int, float] | None = None
+
+    def start(self, num_tokens: int, time_s: float) -> None:
+        self._last = (num_tokens, time_s)
+
+    def advance(self, num_tokens: int, time_s: float) -> float | None:
+        """Return the rate since the last report; None where no time has passed."""
+        if self._last is None or time_s <= self._last[1]:
+            return None
+        tokens, seconds = num_tokens - self._last[0], time_s - self._last[1]
+        kept = math.exp(-seconds / SMOOTHING_S)
+        self._tokens = self._tokens * kept + tokens
+        self._seconds = self._seconds * kept + seconds
+        self._last = (num_tokens, time_s)
+        return tokens / seconds
+
+    @property
+    def smooth(self) -> float | None:
+        return self._tokens / self._seconds if self._seconds else None
+
+    def now(self, time_s: float) -> float | None:
+        """Return the smoothed rate, lower the longer the next token is overdue."""
+        if not self.smooth or self._last is None:
+            return self.smooth
+        overdue_s = max(0.0, time_s - self._last[1] - 1 / self.smooth)
+        kept = math.exp(-overdue_s / SMOOTHING_S)
+        return self._tokens * kept / (self._seconds * kept + overdue_s)
+
+
+class _Average:
+    """Tokens per second after the first token, over all stretches of a reply."""
+
+    def __init__(self, tokens: float = 0.0, seconds: float = 0.0) -> None:
+        self._before = (tokens, seconds)
+        self._first = (0, 0.0)
+        self._last = (0, 0.0)
+
+    @classmethod
+    def of(cls, summary: Summary) -> _Average:
+        """Take up the average of an earlier stretch, weighted by its tokens."""
+        if not summary.tokens_per_s_average:
+            return cls()
+        return cls(summary.num_tokens, summary.num_tokens / summary.tokens_per_s_average)
+
+    def start(self, num_tokens: int, time_s: float) -> None:
+        self._first = self._last = (num_tokens, time_s)
+
+    def advance(self, num_tokens: int, time_s: float) -> None:
+        self._last = (num_tokens, time_s)
+
+    @property
+    def value(self) -> float | None:
+        tokens = self._before[0] + self._last[0] - self._first[0]
+        seconds = self._before[1] + self._last[1] - self._first[1]
+        return tokens / seconds if seconds > 0 else None

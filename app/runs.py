@@ -1,15 +1,36 @@
-"""A run: one reply being written. It belongs to the server; any number of followers read it by offset."""
+"""A run: one reply being written. It belongs to the server; any number of followers read it by offset.
+
+The engine's thread is the only writer. Followers may come late, from any offset, from threads or from asyncio;
+a slow one gets larger pieces and holds nobody up.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+import threading
+import time
+import uuid
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from app.metrics import MetricsRecord, Sample, Summary
+from app.metrics import MetricsRecord, MetricsRecorder, Sample, Summary
+from app.textlog import TextLog
 from backends.contract import LoadedModel
-from backends.events import FinishReason, LoadProgress, PrefillProgress
+from backends.events import FinishReason, LoadProgress, MemoryFigures, PrefillProgress
 
 RunStatus = Literal["queued", "loading", "prefill", "running", "finished"]
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run ended: the reason, the seed used, and for "error" one sentence and the way out."""
+
+    reason: FinishReason
+    seed: int | None = None
+    error: str = ""
+    hint: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,51 +67,227 @@ class RunView:
     notice: str = ""
 
 
+@dataclass(frozen=True)
+class _State:
+    """Everything a view shows besides text and figures."""
+
+    status: RunStatus = "queued"
+    queue_position: int | None = None
+    load_progress: LoadProgress | None = None
+    prefill: PrefillProgress | None = None
+    model: LoadedModel | None = None
+    ending: Ending | None = None
+    cancelling: bool = False
+    notice: str = ""
+
+
 class Run:
     """One reply being written into one message.
 
     Text is append-only and starts with what the message held before (a continued reply); offsets count its characters.
+
+    Args:
+        chat_id, message_id: where the reply is kept.
+        text, token_ids, metrics: of the reply so far, if it is being continued.
+        clock: seconds, for the figures.
     """
 
-    id: str
-    chat_id: int
-    message_id: int
+    def __init__(
+        self,
+        chat_id: int,
+        message_id: int,
+        *,
+        text: str = "",
+        token_ids: array[int] | None = None,
+        metrics: MetricsRecord | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.id = uuid.uuid4().hex
+        self.chat_id = chat_id
+        self.message_id = message_id
+        self._changed = threading.Condition()
+        self._version = 0
+        self._text = TextLog(text)
+        self._token_ids = array("i", token_ids or ())
+        self._metrics = MetricsRecorder(clock, metrics)
+        self._num_new_tokens = 0
+        self._state = _State()
+        self._wakers: set[Callable[[], None]] = set()
+
+    # For followers
 
     def view(self, offset: int = 0) -> RunView:
         """Return the state and the text from `offset` on; an offset beyond the end gives no text."""
-        raise NotImplementedError
+        with self._changed:
+            state, ending = self._state, self._state.ending or Ending("error")
+            return RunView(
+                version=self._version,
+                status=state.status,
+                offset=offset,
+                text=self._text.text_from(offset),
+                num_chars=self._text.num_chars,
+                num_tokens=len(self._token_ids),
+                summary=self._metrics.summary(),
+                queue_position=state.queue_position,
+                load_progress=state.load_progress,
+                prefill=state.prefill,
+                model=state.model,
+                reason=ending.reason if state.ending else None,
+                error=ending.error,
+                hint=ending.hint,
+                cancelling=state.cancelling,
+                notice=state.notice,
+            )
 
     def text_from(self, offset: int) -> str:
         """Return the text from `offset` on."""
-        raise NotImplementedError
+        with self._changed:
+            return self._text.text_from(offset)
 
     @property
     def text(self) -> str:
         """The whole text so far."""
-        raise NotImplementedError
+        return self.text_from(0)
+
+    @property
+    def num_chars(self) -> int:
+        """Characters so far."""
+        return self._text.num_chars
+
+    def token_ids_from(self, offset: int) -> array[int]:
+        """Return the reply's ids from the one at `offset` on."""
+        with self._changed:
+            return self._token_ids[offset:]
 
     @property
     def version(self) -> int:
         """Grows with every change."""
-        raise NotImplementedError
+        return self._version
+
+    @property
+    def status(self) -> RunStatus:
+        """Where the run is on its way from queued to finished."""
+        return self._state.status
 
     @property
     def finished(self) -> bool:
         """True once nothing will change any more."""
-        raise NotImplementedError
+        return self._state.status == "finished"
+
+    @property
+    def ending(self) -> Ending | None:
+        """How it ended; None before that."""
+        return self._state.ending
+
+    @property
+    def cancelling(self) -> bool:
+        """True once a stop was asked for."""
+        return self._state.cancelling
 
     def wait_for_change(self, version: int, timeout_s: float | None = None) -> int:
         """Block until the version differs from `version` or the time is over; return the version now."""
-        raise NotImplementedError
+        with self._changed:
+            self._changed.wait_for(lambda: self._version != version, timeout_s)
+            return self._version
+
+    def wait_until_finished(self, timeout_s: float | None = None) -> bool:
+        """Block until the run is over or the time is; tell whether it is over."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.finished, timeout_s)
 
     async def changed(self, version: int, timeout_s: float | None = None) -> int:
         """`wait_for_change` for asyncio: takes no thread while waiting."""
-        raise NotImplementedError
+        loop, event = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(event.set)
+
+        with self._changed:
+            if self._version != version:
+                return self._version
+            self._wakers.add(wake)
+        try:
+            await asyncio.wait_for(event.wait(), timeout_s)
+        except asyncio.TimeoutError:
+            pass
+        finally:
+            with self._changed:
+                self._wakers.discard(wake)
+        return self._version
 
     def metrics(self) -> MetricsRecord:
         """Return the whole series, decimated, and the summary."""
-        raise NotImplementedError
+        with self._changed:
+            return self._metrics.record()
 
     def samples_since(self, sequence: int) -> tuple[int, list[Sample]] | None:
         """Return (sequence now, samples after `sequence`); None if they are no longer held: take `metrics()` again."""
-        raise NotImplementedError
+        with self._changed:
+            return self._metrics.samples_since(sequence)
+
+    # For the engine
+
+    def wait_at(self, queue_position: int) -> None:
+        """Note the place in the queue; 1 is next."""
+        self._set(queue_position=queue_position)
+
+    def load(self, progress: LoadProgress | None) -> None:
+        """Note that the model is being loaded."""
+        self._set(status="loading", queue_position=None, load_progress=progress)
+
+    def start(self, model: LoadedModel) -> None:
+        """Note that the worker has the request."""
+        with self._changed:
+            self._metrics.start()
+        self._set(status="prefill", queue_position=None, load_progress=None, model=model)
+
+    def read_prompt(self, progress: PrefillProgress, time_s: float) -> None:
+        """Note prompt tokens read."""
+        with self._changed:
+            self._metrics.prefill(progress, time_s)
+        self._set(prefill=progress)
+
+    def advance(
+        self, text: str, token_ids: tuple[int, ...], time_s: float, memory: MemoryFigures | None, process_bytes: int
+    ) -> None:
+        """Add text and ids that came by `time_s`, with the memory at that moment; both may be empty."""
+        with self._changed:
+            self._text.append(text)
+            self._token_ids.extend(token_ids)
+            self._num_new_tokens += len(token_ids)
+            self._metrics.advance(self._num_new_tokens, time_s, memory, process_bytes)
+            if token_ids and self._state.status != "running":
+                self._state = replace(self._state, status="running")
+            self._notify()
+
+    def ask_to_stop(self) -> None:
+        """Note that a stop was asked for."""
+        self._set(cancelling=True)
+
+    def notice(self, sentence: str) -> None:
+        """Show a sentence beside the reply; empty takes it away."""
+        if sentence != self._state.notice:
+            self._set(notice=sentence)
+
+    def finish(self, ending: Ending, time_s: float = 0.0) -> None:
+        """End the run; the first ending counts."""
+        with self._changed:
+            if self._state.ending is not None:
+                return
+            self._metrics.end(time_s)
+        self._set(status="finished", ending=ending, queue_position=None, load_progress=None)
+
+    def _set(self, **changes: object) -> None:
+        with self._changed:
+            self._state = replace(self._state, **changes)  # type: ignore[arg-type]
+            self._notify()
+
+    def _notify(self) -> None:
+        self._version += 1
+        self._changed.notify_all()
+        for wake in self._wakers:
+            try:
+                wake()
+            except RuntimeError:  # that follower's event loop is closed; it will not read this
+                continue
+        self._wakers.clear()

@@ -1,13 +1,14 @@
 """What the page and the command line call: chats, replies, settings, models. Ties the store to the engine.
 
-Every method is thread-safe and returns at once unless said otherwise; replies are written by the engine's own thread and
-followed through `app.runs.Run`. Errors a person can act on are `RingsideError` (message and hint). Nothing here knows
-Gradio or HTTP.
+Every method is thread-safe and returns at once unless said otherwise; replies are written by the engine's own thread
+and followed through `app.runs.Run`. Errors a person can act on are `RingsideError` (message and hint). Nothing
+here knows Gradio or HTTP.
 """
 
 from __future__ import annotations
 
 from app.engine import EngineStatus
+from app.metrics import MetricsRecord
 from app.runs import Run
 from app.settings import ChatSettings
 from app.store import Chat, StoredMessage
@@ -69,7 +70,7 @@ class Service:
     def regenerate(self, chat_id: int) -> Run:
         """Write the last reply anew (with a fresh seed unless one is set); the former one is set aside, not destroyed.
 
-        Also starts a reply where the chat ends with the user's message. Raises BadRequestError as `continue_reply` does.
+        Also starts a reply where the chat ends with the user's message. Raises BadRequestError like `continue_reply`.
         """
         raise NotImplementedError
 
@@ -126,6 +127,10 @@ class Service:
 
     def notices(self) -> list[str]:
         """Return sentences about the start worth showing once (a damaged file set aside, replies marked as cut)."""
+        raise NotImplementedError
+
+    def metrics(self, message_id: int) -> MetricsRecord | None:
+        """Return the series and summary of a reply, running or kept; None for a user's text or a reply without any."""
         raise NotImplementedError
 
     def metrics_csv(self, message_id: int) -> str:

@@ -6,8 +6,6 @@ from array import array
 from dataclasses import dataclass
 from typing import Literal
 
-from app.metrics import MetricsRecord
-
 MessageStatus = Literal["queued", "running", "complete", "cancelled", "cut", "error"]
 """queued and running: being written in this process. complete: the model ended it, or its length limit did.
 cancelled: a person stopped it. cut: the application or machine went down in the middle. error: see `error`."""
@@ -35,7 +33,6 @@ class StoredMessage:
         error: one sentence and the way out, for status "error".
         seed: used for the reply (the last stretch of it, if it was continued).
         model_name, backend: what wrote it.
-        metrics: series and summary of the reply, for the charts; None for a user's text.
     """
 
     id: int
@@ -50,4 +47,3 @@ class StoredMessage:
     seed: int | None = None
     model_name: str = ""
     backend: str = ""
-    metrics: MetricsRecord | None = None

@@ -1,0 +1,74 @@
+"""A series of points that stays small however long it grows, keeps every spike, and always shows the whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+Point = tuple[int, float, float]
+"""tokens, seconds, value."""
+
+
+class BoundedSeries:
+    """Min/max buckets of equal numbers of points; when all buckets are full, neighbours merge and buckets double.
+
+    With 4 buckets, points 1..4 make four buckets of one point; point 5 merges them to two of two points and starts a
+    third. A bucket is drawn as its lowest and its highest point, in the order they came.
+
+    Args:
+        max_points: drawn at most; even, at least 8.
+    """
+
+    def __init__(self, max_points: int = 2000, points: Iterable[Point] = ()) -> None:
+        if max_points < 8 or max_points % 2:
+            raise ValueError(f"a series of {max_points} points cannot be halved; give an even number of at least 8")
+        # Two drawn points are kept for the very first and the very last one, which need not be extremes.
+        self._max_buckets = (max_points - 2) // 2
+        self._buckets: list[tuple[Point, Point]] = []
+        self._points_per_bucket = 1
+        self._num_in_last = 0
+        self._first: Point | None = None
+        self._last: Point | None = None
+        for point in points:
+            self.add(point)
+
+    def add(self, point: Point) -> None:
+        """Append a point; tokens and seconds must not go back."""
+        if self._first is None:
+            self._first = point
+        self._last = point
+        if self._buckets and self._num_in_last < self._points_per_bucket:
+            self._buckets[-1] = _merged(self._buckets[-1], (point, point))
+            self._num_in_last += 1
+            return
+        if len(self._buckets) >= self._max_buckets:
+            self._halve()
+        self._buckets.append((point, point))
+        self._num_in_last = 1
+
+    def points(self) -> list[Point]:
+        """Return the points to draw, oldest first, at most `max_points`, first and last always among them."""
+        drawn: list[Point] = []
+        for low, high in self._buckets:
+            drawn += [low] if low is high else sorted((low, high), key=_moment)
+        if self._first is not None and drawn[0] != self._first:
+            drawn.insert(0, self._first)
+        if self._last is not None and drawn[-1] != self._last:
+            drawn.append(self._last)
+        return drawn
+
+    def _halve(self) -> None:
+        pairs = zip(self._buckets[::2], self._buckets[1::2], strict=False)
+        odd = self._buckets[len(self._buckets) // 2 * 2 :]
+        self._buckets = [_merged(left, right) for left, right in pairs] + odd
+        self._points_per_bucket *= 2
+
+
+def _merged(left: tuple[Point, Point], right: tuple[Point, Point]) -> tuple[Point, Point]:
+    """Return lowest and highest of both; of equals, the first is the low and the last the high: a flat line stretches."""
+    low = right[0] if right[0][2] < left[0][2] else left[0]
+    high = right[1] if right[1][2] >= left[1][2] else left[1]
+    return low, high
+
+
+def _moment(point: Point) -> tuple[float, int]:
+    return point[1], point[0]
