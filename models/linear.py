@@ -1,0 +1,118 @@
+"""Linear layers in 8-bit integers for CPUs: weights per output channel, activations per token.
+
+One generated token reads every weight once, so on a CPU the bytes of the weights are the time of a token. These layers
+hold one byte a weight and run fbgemm's integer kernels at about memory bandwidth. The integer products are exact and
+every token is scaled by itself alone, so a token's result does not depend on what it is batched with: prefill in any
+chunks and decode agree to the last bit of this layer.
+
+Torch offers the kernel under `torch.ops.quantized`; only the front ends around it are deprecated.
+
+Shape letters: T tokens (any leading dimensions), I input features, O output features.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+_ACTIVATION_LEVELS = 127
+_ACTIVATION_ZERO = 128  # fbgemm takes activations as unsigned bytes
+_SMALLEST_SCALE = 1e-30  # an all-zero row is divided by this instead of by zero
+
+
+def int8_is_available() -> bool:
+    """Whether this build of torch has the integer kernels (x86 with AVX2)."""
+    return "fbgemm" in torch.backends.quantized.supported_engines
+
+
+def weight_levels() -> int:
+    """Return the largest magnitude of an int8 weight on this CPU.
+
+    Without VNNI the AVX2 kernel adds pairs of products in 16 bits: 2 * 255 * 64 < 2**15 keeps that exact, at the price
+    of one bit.
+    """
+    return 127 if torch.cpu.get_capabilities().get("avx512_vnni", False) else 64
+
+
+def quantize_rows(rows_OI: Tensor, levels: int) -> tuple[Tensor, Tensor]:
+    """Round each row to `levels` steps on either side of zero.
+
+    Returns:
+        int8 rows [O, I] and their float32 scales [O]: rows are close to `values * scale`.
+    """
+    scales_O = rows_OI.abs().amax(dim=1).clamp_(min=_SMALLEST_SCALE).div_(levels)
+    return rows_OI.div(scales_O.unsqueeze(1)).round_().to(torch.int8), scales_O
+
+
+class Int8Linear(nn.Module):
+    """A linear layer with int8 weights, called like `torch.nn.Linear`. Built empty; `set_weight` fills it.
+
+    Args:
+        in_features: I.
+        out_features: O.
+        bias: whether `set_bias` will be called.
+
+    Attributes:
+        nbytes: of the weights, scales and bias as held.
+    """
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = False) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.out_features = out_features
+        self.has_bias = bias
+        self.bias: Tensor | None = None
+        self.nbytes = 0
+        self._parts: list[torch.ScriptObject] = []
+
+    def set_weight(self, blocks: Iterable[tuple[Tensor, Tensor]]) -> None:
+        """Take the weight as consecutive blocks of `quantize_rows` results, so that it is never whole in memory twice.
+
+        The layer computes block by block; blocks of some ten megabytes cost nothing in speed.
+        """
+        self._parts = []
+        self.nbytes = 0 if self.bias is None else self.bias.nbytes
+        for rows_OI, scales_O in blocks:
+            self._parts.append(_pack(rows_OI, scales_O))
+            self.nbytes += rows_OI.nbytes + 3 * scales_O.nbytes  # fbgemm keeps scale, zero point and row sum
+
+    def set_bias(self, bias_O: Tensor) -> None:
+        """Take the bias, float32."""
+        self.bias = bias_O
+        self.nbytes += bias_O.nbytes
+
+    def forward(self, inputs_TI: Tensor) -> Tensor:
+        """Return float32 [..., O] for float32 [..., I]."""
+        peaks_T1 = inputs_TI.abs().amax(dim=-1, keepdim=True).clamp_(min=_SMALLEST_SCALE)
+        outputs = [_multiply(inputs_TI / peaks_T1, part) for part in self._parts]
+        outputs_TO = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
+        outputs_TO.mul_(peaks_T1)
+        return outputs_TO if self.bias is None else outputs_TO.add_(self.bias)
+
+
+def _multiply(units_TI: Tensor, part: torch.ScriptObject) -> Tensor:
+    """Multiply activations within -1 .. 1, quantised to a byte here, with packed weights; float32 comes out."""
+    outputs: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
+        units_TI, 1.0 / _ACTIVATION_LEVELS, _ACTIVATION_ZERO, part
+    )
+    return outputs
+
+
+def _pack(rows_OI: Tensor, scales_O: Tensor) -> torch.ScriptObject:
+    """Bring int8 rows into fbgemm's memory order."""
+    engine = torch.backends.quantized.engine
+    torch.backends.quantized.engine = "fbgemm"
+    try:
+        with warnings.catch_warnings():
+            # The quantised tensor types go away some day; constraints.txt pins a torch that has them.
+            warnings.filterwarnings("ignore", message=".*quantized tensor creation functions", category=UserWarning)
+            weight = torch._make_per_channel_quantized_tensor(
+                rows_OI, scales_O.double(), torch.zeros(len(scales_O), dtype=torch.int64), 0
+            )
+            part: torch.ScriptObject = torch.ops.quantized.linear_prepack(weight, None)
+            return part
+    finally:
+        torch.backends.quantized.engine = engine
