@@ -64,7 +64,7 @@ class BoundedSeries:
 
 
 def _merged(left: tuple[Point, Point], right: tuple[Point, Point]) -> tuple[Point, Point]:
-    """Return lowest and highest of both; of equals, the first is the low and the last the high: a flat line stretches."""
+    """Return lowest and highest of both; of equals the first is the low, the last the high: flat lines stretch."""
     low = right[0] if right[0][2] < left[0][2] else left[0]
     high = right[1] if right[1][2] >= left[1][2] else left[1]
     return low, high

@@ -1,0 +1,373 @@
+"""A backend without a model: deterministic text at any rate, faults on demand, memory figures of a small real buffer.
+
+It ships with the app (a demo that needs no weights) and drives the tests. Standard library only.
+
+Options of `LoadRequest.options`, all text:
+    text: "document" (default: endless Markdown), "prompt" (the last user message again) or "script".
+    script: for "script", a JSON list of pieces, one a token.
+    rate: tokens a second, default 50; "max" is as fast as possible.
+    prefill_rate: prompt tokens a second; default "max".
+    end_after: tokens after which the reply ends by itself (unless told to keep writing).
+    fail_at, fail_kind: fail once, before token `fail_at` of a reply (0 is during prefill), with "runtime" (default),
+        "memory", "abort" or "kill" (both end the process).
+    stall_at: wait before that token until cancelled.
+    load_s: seconds that loading takes. load_error: sentence that loading fails with.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from itertools import count
+
+from backends import draws, echo_text
+from backends.contract import Cancelled, LoadedModel, ReportProgress
+from backends.errors import BadRequestError, ModelFileError
+from backends.events import Event, Finished, FinishReason, LoadProgress, MemoryFigures, PrefillProgress, TextChunk
+from backends.requests import CachePolicy, GenerationRequest, LoadRequest, Message
+from backends.stop_strings import StopMatcher
+
+ROW_BYTES = 512
+"""Bytes that one token takes in one of the two layers."""
+
+_PREFILL_CHUNK_TOKENS = 64
+_NAP_S = 0.05
+_LOAD_STEPS = 20
+
+Sleep = Callable[[float], None]
+
+
+def load(request: LoadRequest, progress: ReportProgress) -> EchoBackend:
+    """Return a backend that echoes.
+
+    Raises:
+        BadRequestError: an option is unknown or not what it should be, or the window is below 1.
+        ModelFileError: `load_error` asked for it.
+    """
+    options = EchoOptions.parse(request.options)
+    if request.window < 1:
+        raise BadRequestError(f"A window of {request.window} tokens is below 1.", "Choose a window of 1 or more.")
+    for step in range(_LOAD_STEPS + 1):
+        progress(LoadProgress("Loading nothing", step, _LOAD_STEPS))
+        time.sleep(options.load_s / (_LOAD_STEPS + 1))
+    if options.load_error:
+        raise ModelFileError(options.load_error)
+    return EchoBackend(request, options)
+
+
+@dataclass(frozen=True)
+class EchoOptions:
+    """The options of this module's docstring, parsed."""
+
+    text: str = "document"
+    script: tuple[str, ...] = ()
+    rate: float | None = 50.0
+    prefill_rate: float | None = None
+    end_after: int | None = None
+    fail_at: int | None = None
+    fail_kind: str = "runtime"
+    stall_at: int | None = None
+    load_s: float = 0.0
+    load_error: str = ""
+
+    @classmethod
+    def parse(cls, options: dict[str, str]) -> EchoOptions:
+        """Read options given as text. Raises BadRequestError naming the option at fault."""
+        parsed: dict[str, object] = {}
+        for name, value in options.items():
+            if name not in _PARSERS:
+                raise BadRequestError(
+                    f"The echo backend has no option {name!r}.", f"Choose from {', '.join(sorted(_PARSERS))}."
+                )
+            try:
+                parsed[name] = _PARSERS[name](value)
+            except ValueError as error:
+                raise BadRequestError(
+                    f"Option {name!r} of the echo backend cannot be {value!r}.", str(error)
+                ) from error
+        return cls(**parsed)  # type: ignore[arg-type]
+
+
+class EchoBackend:
+    """See the module; one sliding and one full layer, each a real buffer of `ROW_BYTES` a token.
+
+    Args:
+        clock, sleep: seconds; given by tests.
+    """
+
+    def __init__(
+        self,
+        request: LoadRequest,
+        options: EchoOptions,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Sleep = time.sleep,
+    ) -> None:
+        self._request = request
+        self._options = options
+        self._clock = clock
+        self._sleep = sleep
+        self._cache = EchoCache(request.policy, request.window, request.sinks or 0)
+        self._fault_pending = options.fail_at is not None
+
+    @property
+    def info(self) -> LoadedModel:
+        """Facts of a model that is not there."""
+        return LoadedModel(
+            name="Echo",
+            architecture="echo",
+            device="cpu",
+            precision="text",
+            policy=self._request.policy,
+            num_sliding_layers=1,
+            num_full_layers=1,
+            trained_window=self._request.window,
+            window=self._request.window,
+            sinks=self._cache.sinks,
+            context_tokens=None,
+            vocab_size=echo_text.VOCAB_SIZE,
+            weights_bytes=0,
+            kv_bytes_per_token_full=2 * ROW_BYTES,
+            has_chat_template=True,
+            notices=("The echo backend has no model: it writes a fixed text, for trying out the app.",),
+        )
+
+    def generate(self, request: GenerationRequest, cancelled: Cancelled) -> Iterator[Event]:
+        """See `backends.contract.Backend.generate`."""
+        prompt = [piece for message in request.messages for piece in _pieces_of(message)]
+        if not prompt:
+            raise BadRequestError("The prompt is empty.", "Write something first.")
+        seed = draws.fresh_seed() if request.sampling.seed is None else request.sampling.seed
+        self._reset_cache(request.messages)
+        num_read = 0
+        for num_read in self._prefill(prompt, cancelled):
+            yield PrefillProgress(num_read, len(prompt))
+        if num_read < len(prompt):
+            yield Finished("cancelled", seed, len(prompt))
+            return
+        reason, num_generated = yield from self._reply(request, seed, cancelled)
+        yield Finished(reason, seed, len(prompt), num_generated)
+
+    def memory(self) -> MemoryFigures:
+        """Figures of the buffer as it is."""
+        return self._cache.figures()
+
+    def close(self) -> None:
+        """Drop the buffer."""
+        self._cache = EchoCache(self._request.policy, 1, 0)
+
+    def _prefill(self, prompt: list[str], cancelled: Cancelled) -> Iterator[int]:
+        """Yield the number of prompt tokens read, from 0, chunk by chunk; end early when cancelled."""
+        pace = _Pace(self._options.prefill_rate, self._clock, self._sleep)
+        yield 0
+        for start in range(0, len(prompt), _PREFILL_CHUNK_TOKENS):
+            chunk = prompt[start : start + _PREFILL_CHUNK_TOKENS]
+            if not pace.wait(start + len(chunk), cancelled):
+                return
+            for piece in chunk:
+                self._cache.append(piece)
+            self._maybe_fail(0)
+            yield start + len(chunk)
+
+    def _reply(
+        self, request: GenerationRequest, seed: int, cancelled: Cancelled
+    ) -> Generator[TextChunk, None, tuple[FinishReason, int]]:
+        """Yield the chunks; return the reason and the number of tokens."""
+        matcher = StopMatcher(request.stop)
+        pace = _Pace(self._options.rate, self._clock, self._sleep)
+        pieces = self._pieces(request, seed)
+        reason: FinishReason = "stop"
+        num_generated = 0
+        for index in count(1):
+            if request.max_new_tokens is not None and index > request.max_new_tokens:
+                reason = "length"
+                break
+            self._maybe_fail(index)
+            if index == self._options.stall_at:
+                pace = _Pace(0.0, self._clock, self._sleep)
+            if not pace.wait(index, cancelled):
+                reason = "cancelled"
+                break
+            piece = next(pieces, None)
+            if piece is None:
+                break
+            self._cache.append(piece)
+            num_generated = index
+            yield TextChunk(matcher.push(piece), (echo_text.piece_id(piece),))
+            if matcher.matched:
+                break
+        if held := matcher.flush():
+            yield TextChunk(held, ())
+        return reason, num_generated
+
+    def _pieces(self, request: GenerationRequest, seed: int) -> Iterator[str]:
+        start = _num_written(request.messages)
+        endless = request.ignore_end
+        if self._options.text == "document":
+            pieces = echo_text.document(0 if request.sampling.temperature == 0 else seed, start)
+        elif self._options.text == "script":
+            pieces = echo_text.repeated(self._options.script, start, endless)
+        else:
+            said = next((m.text for m in reversed(request.messages) if m.role == "user"), "")
+            pieces = echo_text.repeated(echo_text.pieces_of(said), start, endless)
+        if self._options.end_after is None or endless:
+            return pieces
+        return (piece for _, piece in zip(range(start, self._options.end_after), pieces, strict=False))
+
+    def _reset_cache(self, messages: tuple[Message, ...]) -> None:
+        sinks = self._request.sinks
+        if sinks is None:
+            sinks = sum(len(_pieces_of(message)) for message in messages if message.role == "system")
+        self._cache = EchoCache(self._request.policy, self._request.window, sinks)
+
+    def _maybe_fail(self, index: int) -> None:
+        if not self._fault_pending or index != self._options.fail_at:
+            return
+        self._fault_pending = False
+        match self._options.fail_kind:
+            case "memory":
+                raise MemoryError
+            case "abort":
+                os.abort()
+            case "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case _:
+                raise RuntimeError(f"planted before token {index}")
+
+
+class EchoCache:
+    """Two layers of rows, kept as the policy says: real bytes, so that the figures can be checked against them.
+
+    Row n of a bounded layer lies in slot n mod W; sinks have slots of their own and are never overwritten.
+    """
+
+    def __init__(self, policy: CachePolicy, window: int, sinks: int) -> None:
+        self.sinks = sinks
+        self._policy = policy
+        self._window = window
+        self._position = 0
+        sliding_slots = None if policy is CachePolicy.FULL else window
+        full_slots = sinks + window if policy is CachePolicy.RING else None
+        self._layers = [_Layer(sliding_slots, 0), _Layer(full_slots, sinks)]
+
+    def append(self, piece: str) -> None:
+        """Keep one token."""
+        row = piece.encode("utf-8", "surrogatepass")[:ROW_BYTES].ljust(ROW_BYTES, b"\0")
+        for layer in self._layers:
+            layer.write(self._position, row)
+        self._position += 1
+
+    def figures(self) -> MemoryFigures:
+        """Return the figures, counted from the buffers."""
+        bounded = {CachePolicy.RING: self.sinks + self._window, CachePolicy.AS_TRAINED: self._window}
+        window_tokens = bounded.get(self._policy, 0)
+        return MemoryFigures(
+            kv_held_bytes=sum(layer.num_held(self._position) * ROW_BYTES for layer in self._layers),
+            kv_allocated_bytes=sum(len(layer.rows) for layer in self._layers),
+            kv_full_bytes=len(self._layers) * self._position * ROW_BYTES,
+            position_tokens=self._position,
+            window_filled_tokens=min(self._position, window_tokens),
+            window_tokens=window_tokens,
+            weights_bytes=0,
+        )
+
+
+class _Layer:
+    """Rows of one layer: a ring of `num_slots` behind pinned sinks, or all rows if there is no limit."""
+
+    def __init__(self, num_slots: int | None, sinks: int) -> None:
+        self._num_slots = num_slots
+        self._sinks = sinks
+        self.rows = bytearray((num_slots or 0) * ROW_BYTES)
+
+    def write(self, position: int, row: bytes) -> None:
+        if self._num_slots is None:
+            self.rows += row
+            return
+        slot = position
+        if position >= self._sinks:
+            slot = self._sinks + (position - self._sinks) % (self._num_slots - self._sinks)
+        self.rows[slot * ROW_BYTES : (slot + 1) * ROW_BYTES] = row
+
+    def num_held(self, position: int) -> int:
+        return position if self._num_slots is None else min(position, self._num_slots)
+
+
+class _Pace:
+    """Waits until the n-th token is due; `rate` None is never, 0 is for ever."""
+
+    def __init__(self, rate: float | None, clock: Callable[[], float], sleep: Sleep) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._sleep = sleep
+        self._start_s = clock()
+
+    def wait(self, index: int, cancelled: Cancelled) -> bool:
+        """Return True when the token is due, False as soon as the generation is cancelled."""
+        while not cancelled():
+            if self._rate is None:
+                return True
+            left_s = self._start_s + index / self._rate - self._clock() if self._rate else _NAP_S
+            if left_s <= 0:
+                return True
+            self._sleep(min(left_s, _NAP_S))
+        return False
+
+
+def _pieces_of(message: Message) -> list[str]:
+    return echo_text.pieces_of(message.text)
+
+
+def _num_written(messages: tuple[Message, ...]) -> int:
+    """Return how many pieces of the reply exist already: those of a last message that is the assistant's."""
+    if not messages or messages[-1].role != "assistant":
+        return 0
+    last = messages[-1]
+    return len(last.token_ids) if last.token_ids is not None else len(_pieces_of(last))
+
+
+def _rate(value: str) -> float | None:
+    if value == "max":
+        return None
+    if (rate := float(value)) > 0:
+        return rate
+    raise ValueError('Give tokens a second above 0, or "max".')
+
+
+def _whole(value: str) -> int:
+    if (number := int(value)) >= 0:
+        return number
+    raise ValueError("Give a whole number of 0 or more.")
+
+
+def _one_of(*names: str) -> Callable[[str], str]:
+    def parse(value: str) -> str:
+        if value in names:
+            return value
+        raise ValueError(f"Choose from {', '.join(names)}.")
+
+    return parse
+
+
+def _script(value: str) -> tuple[str, ...]:
+    pieces = json.loads(value)
+    if isinstance(pieces, list) and pieces and all(isinstance(piece, str) for piece in pieces):
+        return tuple(pieces)
+    raise ValueError("Give a JSON list of texts, at least one.")
+
+
+_PARSERS: dict[str, Callable[[str], object]] = {
+    "text": _one_of("document", "prompt", "script"),
+    "script": _script,
+    "rate": _rate,
+    "prefill_rate": _rate,
+    "end_after": _whole,
+    "fail_at": _whole,
+    "fail_kind": _one_of("runtime", "memory", "abort", "kill"),
+    "stall_at": _whole,
+    "load_s": float,
+    "load_error": str,
+}
