@@ -12,16 +12,14 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 from torch.profiler import ProfilerActivity, profile
 
-Strategy = Literal["concatenate", "shift", "ring", "preallocate"]
-STRATEGIES: tuple[Strategy, ...] = ("concatenate", "shift", "ring", "preallocate")
+from models.step_cost import StepCost, Strategy
 
 NUM_HEADS, HEAD_DIM = 4, 64
 BYTES_PER_TOKEN = 2 * NUM_HEADS * HEAD_DIM * 4  # keys and values, float32
@@ -158,34 +156,6 @@ CACHES: dict[Strategy, Callable[[int, int], Cache]] = {
 }
 
 
-@dataclass(frozen=True)
-class StepCost:
-    """What one more token costs once `tokens` are in.
-
-    Attributes:
-        held_bytes: storage of keys and values between steps.
-        allocated_bytes: newly allocated while adding one token, attention not counted.
-        append_s, attend_s: median seconds to add a token and to attend.
-        low_s, high_s: quartiles of the sum of both.
-        num_steps: steps the medians are over.
-    """
-
-    strategy: Strategy
-    window: int
-    tokens: int
-    held_bytes: int
-    allocated_bytes: int
-    append_s: float
-    attend_s: float
-    low_s: float
-    high_s: float
-    num_steps: int
-
-    @property
-    def step_s(self) -> float:
-        return self.append_s + self.attend_s
-
-
 @torch.inference_mode()
 def run(
     windows: Sequence[int] = (128, 256, 512, 1024, 2048, 4096, 8192), longest: int = 32_768, seed: int = 0
@@ -218,20 +188,22 @@ def run(
 def measure(
     caches: Mapping[Strategy, Cache], window: int, depth: int, steps: Sequence[tuple[Tensor, Tensor]]
 ) -> list[StepCost]:
-    """Add the same tokens to every cache, one at a time and in turn; the first two steps count bytes and warm up."""
-    allocated = {strategy: allocated_bytes(cache, *steps[0]) for strategy, cache in caches.items()}
-    times: dict[Strategy, list[tuple[float, float]]] = {strategy: [] for strategy in caches}
+    """Add the same tokens to every cache, one cache after the other so that none spoils another's processor cache."""
+    return [_timed(strategy, cache, window, depth, steps) for strategy, cache in caches.items()]
+
+
+def _timed(
+    strategy: Strategy, cache: Cache, window: int, depth: int, steps: Sequence[tuple[Tensor, Tensor]]
+) -> StepCost:
+    allocated = allocated_bytes(cache, *steps[0])  # the first two steps count bytes and warm up
+    times = []
     for keys_H1D, values_H1D in steps[1:]:
-        for strategy, cache in caches.items():
-            started = time.perf_counter()
-            cache.append(keys_H1D, values_H1D)
-            appended = time.perf_counter()
-            attend(keys_H1D, cache)  # random numbers all: the new key serves as the query
-            times[strategy].append((appended - started, time.perf_counter() - appended))
-    return [
-        _cost(strategy, window, depth, cache.nbytes, allocated[strategy], times[strategy][1:])
-        for strategy, cache in caches.items()
-    ]
+        started = time.perf_counter()
+        cache.append(keys_H1D, values_H1D)
+        appended = time.perf_counter()
+        attend(keys_H1D, cache)  # random numbers all: the new key serves as the query
+        times.append((appended - started, time.perf_counter() - appended))
+    return _cost(strategy, window, depth, cache.nbytes, allocated, times[1:])
 
 
 def depths(window: int, longest: int) -> tuple[int, ...]:

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from models import cache_experiment
-from models.cache_experiment import BYTES_PER_TOKEN, CACHES, Cache, Strategy
+from models.cache_experiment import BYTES_PER_TOKEN, CACHES, Cache
+from models.step_cost import STRATEGIES, Strategy
 
 WINDOW, CAPACITY = 8, 200
 
@@ -85,7 +86,7 @@ def test_a_run_measures_every_strategy_before_at_and_after_a_full_window() -> No
     costs = list(cache_experiment.run(windows=(128, 256), longest=1024))
     for window in (128, 256):
         points = [(cost.strategy, cost.tokens) for cost in costs if cost.window == window]
-        assert points == [(s, n) for n in cache_experiment.depths(window, 1024) for s in cache_experiment.STRATEGIES]
+        assert points == [(s, n) for n in cache_experiment.depths(window, 1024) for s in STRATEGIES]
         ring = {cost.held_bytes for cost in costs if cost.window == window and cost.strategy == "ring"}
         assert ring == {window * BYTES_PER_TOKEN}
     assert all(cost.append_s > 0 and cost.attend_s > 0 and cost.low_s <= cost.high_s for cost in costs)
