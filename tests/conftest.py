@@ -12,10 +12,18 @@ from models.folders import data_folder
 USER_DATA_FOLDER = data_folder()  # read before any test moves the home
 
 
+@pytest.fixture(scope="session")
+def conversions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Converted tokenizers and weights, made once a run: they depend on the model file alone."""
+    return tmp_path_factory.mktemp("conversions")
+
+
 @pytest.fixture(autouse=True)
-def isolated_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Settings, chats and caches of a test stay in its own folder."""
+def isolated_home(tmp_path: Path, conversions: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Settings and chats of a test stay in its own folder."""
     home = tmp_path / "home"
+    home.mkdir()
+    (home / "cache").symlink_to(conversions)
     monkeypatch.setenv("RINGSIDE_HOME", str(home))
     return home
 
