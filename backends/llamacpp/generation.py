@@ -1,0 +1,165 @@
+"""The backend: prefill in small batches, then one token at a time for as long as the request says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+
+from backends.contract import Cancelled, LoadedModel
+from backends.errors import BadRequestError, RingsideError
+from backends.events import Event, Finished, FinishReason, MemoryFigures, PrefillProgress, TextChunk
+from backends.llamacpp.context import BATCH_TOKENS, Context
+from backends.llamacpp.library import Model
+from backends.llamacpp.memory import ThrottledMeasure, device_bytes
+from backends.llamacpp.plan import ContextPlan, plan_context
+from backends.llamacpp.prompting import Prompts
+from backends.llamacpp.reply import Reply
+from backends.llamacpp.sequence import TokenSequence
+from backends.requests import CachePolicy, GenerationRequest, LoadRequest, Message
+
+FEWEST_PINNED_TOKENS = 4
+"""Pinned when the system prompt is to be and there is none: full layers collapse once the first token is gone."""
+
+
+class LlamaCppBackend:
+    """One GGUF model in llama.cpp; see `backends.contract.Backend`.
+
+    Args:
+        model: owned from here on, once the constructor has returned.
+        request: policy, window and sinks.
+        prompts: turns chats into token ids.
+        info: what was loaded.
+        num_threads: CPU threads.
+
+    Raises:
+        OutOfMemoryError: the context does not fit.
+    """
+
+    def __init__(
+        self, model: Model, request: LoadRequest, prompts: Prompts, info: LoadedModel, num_threads: int
+    ) -> None:
+        self._model = model
+        self._request = request
+        self._prompts = prompts
+        self._info = info
+        self._num_threads = num_threads
+        self._open_context(self._plan(info.sinks))
+
+    @property
+    def info(self) -> LoadedModel:
+        return self._info
+
+    def memory(self) -> MemoryFigures:
+        num_fed = self._sequence.num_fed
+        window, filled = self._window_fill()
+        full_bytes = num_fed * self._context.bytes_per_token
+        return MemoryFigures(
+            kv_held_bytes=min(self._held_bytes.value(), full_bytes),  # the library counts some bookkeeping in
+            kv_allocated_bytes=self._context.allocated_bytes,
+            kv_full_bytes=full_bytes,
+            position_tokens=num_fed,
+            window_filled_tokens=filled,
+            window_tokens=window,
+            weights_bytes=self._info.weights_bytes,
+            device_allocated_bytes=self._device_bytes,
+        )
+
+    def close(self) -> None:
+        self._context.close()
+        self._model.close()
+
+    def generate(self, request: GenerationRequest, cancelled: Cancelled) -> Iterator[Event]:
+        prompt = self._prompt(request.messages)
+        with closing(Reply(self._model, request, prompt)) as reply:
+            yield from self._prefill(prompt, cancelled)
+            reason = self._end_reason(reply, cancelled)
+            while reason is None:
+                token = self._draw(reply)
+                if self._model.is_end(token):
+                    reason = "stop"
+                    break
+                yield TextChunk(reply.push(token), (token,))
+                reason = self._end_reason(reply, cancelled)
+                if reason is None:  # the last token of a reply is fed by the reply that follows
+                    self._sequence.feed((token,), want_logits=True)
+            if rest := reply.flush():
+                yield TextChunk(rest, ())
+            self._held_bytes.value(fresh=True)
+            yield Finished(reply.end_reason or reason, reply.seed, len(prompt), reply.num_tokens)
+
+    def _prompt(self, messages: Sequence[Message]) -> list[int]:
+        """Return the prompt's ids, and make sure that the context holds what they pin."""
+        prompt = self._prompts.ids(messages)
+        if not prompt:
+            raise BadRequestError(
+                "The prompt is empty, and this model has no token to begin a text with.", "Write something."
+            )
+        if self._request.sinks is None:
+            self._pin(max(FEWEST_PINNED_TOKENS, self._prompts.num_pinned(messages)))
+        if not self._model.can_shift and len(prompt) >= self._context.num_cells:
+            raise BadRequestError(
+                f"The prompt of {len(prompt):,} tokens does not fit the context of {self._context.num_cells:,}, and "
+                "this kind of model cannot drop its oldest tokens.",
+                "Shorten the chat, or load the model with a larger window.",
+            )
+        return prompt
+
+    def _prefill(self, prompt: Sequence[int], cancelled: Cancelled) -> Iterator[PrefillProgress]:
+        num_reused = num_done = self._sequence.take_up(prompt)
+        self._held_bytes.value(fresh=True)
+        yield PrefillProgress(num_done, len(prompt), num_reused)
+        while num_done < len(prompt) and not cancelled():
+            self._sequence.make_room()
+            batch = prompt[num_done : num_done + min(BATCH_TOKENS, self._sequence.room)]
+            num_done += len(batch)
+            self._sequence.feed(batch, want_logits=num_done == len(prompt))
+            yield PrefillProgress(num_done, len(prompt), num_reused)
+
+    def _draw(self, reply: Reply) -> int:
+        try:
+            return reply.draw(self._context.logits())
+        except RingsideError:
+            self._sequence.clear()  # what led here must not be taken up again
+            raise
+
+    def _end_reason(self, reply: Reply, cancelled: Cancelled) -> FinishReason | None:
+        if reason := reply.end_reason:
+            return reason
+        if cancelled():
+            return "cancelled"
+        return None if self._sequence.room or self._model.can_shift else "length"
+
+    def _pin(self, sinks: int) -> None:
+        """Change how many first tokens stay, in a context of another size where they need one."""
+        if sinks == self._sequence.sinks:
+            return
+        plan = self._plan(sinks)
+        if plan.num_cells != self._context.num_cells:
+            self._context.close()
+            self._open_context(plan)
+        self._sequence.sinks = sinks
+        self._info = replace(self._info, sinks=sinks)
+
+    def _plan(self, sinks: int) -> ContextPlan:
+        request = self._request
+        return plan_context(
+            request.policy, request.window, sinks, self._model.sliding_window, request.growing_context_tokens
+        )
+
+    def _open_context(self, plan: ContextPlan) -> None:
+        self._context = context = Context(self._model, plan, self._num_threads)
+        self._sequence = TokenSequence(context, plan, self._model.sliding_window)
+        self._sequence.sinks = self._info.sinks
+        self._held_bytes = ThrottledMeasure(context.held_bytes)
+        num_bytes = device_bytes([*self._model.load_lines, *context.log_lines])
+        self._device_bytes = num_bytes or None
+
+    def _window_fill(self) -> tuple[int, int]:
+        """Return the capacity of a bounded layer and how much of it is in use, in tokens; (0, 0) if none is bounded."""
+        if self._request.policy is CachePolicy.RING:
+            return self._context.num_cells, self._sequence.num_cells
+        if self._request.policy is CachePolicy.AS_TRAINED:
+            window = self._model.sliding_window
+            return window, min(window, self._sequence.num_cells)
+        return 0, 0

@@ -1,0 +1,158 @@
+"""From a GGUF file to a backend: checks first, since llama.cpp aborts the process on some damaged files."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import ExitStack
+from pathlib import Path
+
+import psutil
+
+from backends.contract import LoadedModel, ReportProgress
+from backends.errors import BadRequestError, OutOfMemoryError, UnsupportedModelError
+from backends.events import LoadProgress
+from backends.llamacpp.context import BATCH_TOKENS, Context
+from backends.llamacpp.generation import FEWEST_PINNED_TOKENS, LlamaCppBackend
+from backends.llamacpp.library import Model, gpu_offload_supported
+from backends.llamacpp.notices import Facts, notices
+from backends.llamacpp.plan import ContextPlan, plan_context
+from backends.llamacpp.prompting import Prompts
+from backends.requests import CachePolicy, LoadRequest
+from models.chat_template import ChatTemplate
+from models.gguf_reader import GgufFile, read_gguf
+from models.model_files import ModelFiles
+
+_MOST_CELLS = 2**31 - 1
+"""Positions are 32-bit integers in llama.cpp."""
+_DEVICE_LINE = re.compile(r"using device \S+ \((.+?)\)")
+
+
+def load(request: LoadRequest, progress: ReportProgress) -> LlamaCppBackend:
+    """Load a GGUF file; see `backends.contract.Leaf`.
+
+    Raises:
+        ModelFileError: the file is missing, truncated or not a GGUF file.
+        UnsupportedModelError: llama.cpp does not run this model.
+        BadRequestError: the window or the sinks are out of range.
+        OutOfMemoryError: the cache does not fit.
+    """
+    _check_numbers(request)
+    progress(LoadProgress("Checking the file"))
+    gguf = read_gguf(_gguf_path(request.model))
+    template = ChatTemplate.find(ModelFiles.open(gguf.path), request.chat_template)
+    on_gpu = request.device != "cpu" and gpu_offload_supported()
+    num_bytes = gguf.tensor_bytes
+    with ExitStack() as undo:
+        model = Model(
+            str(gguf.path),
+            on_gpu,
+            lambda part: progress(LoadProgress("Reading weights", int(part * num_bytes), num_bytes)),
+        )
+        undo.callback(model.close)
+        if not model.writes_text:
+            raise UnsupportedModelError(f"{gguf.path} holds a {gguf.architecture} model, which does not write text.")
+        progress(LoadProgress("Setting up the cache"))
+        num_threads = request.num_threads or _num_physical_cores()
+        info = _describe(gguf, model, request, on_gpu, template is not None, num_threads)
+        backend = LlamaCppBackend(model, request, Prompts(model, template), info, num_threads)
+        undo.pop_all()
+    return backend
+
+
+def _check_numbers(request: LoadRequest) -> None:
+    for name, value, least in (("window", request.window, 1), ("number of sinks", request.sinks or 0, 0)):
+        if not least <= value <= _MOST_CELLS // 4:
+            raise BadRequestError(
+                f"A {name} of {value:,} is outside {least} to {_MOST_CELLS // 4:,}.", "Choose another."
+            )
+    if request.policy is not CachePolicy.RING and not 1 <= request.growing_context_tokens <= _MOST_CELLS // 4:
+        raise BadRequestError(
+            f"A context of {request.growing_context_tokens:,} tokens is outside 1 to {_MOST_CELLS // 4:,}.",
+            "Choose another.",
+        )
+
+
+def _gguf_path(model: str) -> Path:
+    path = Path(model).expanduser()
+    if not path.is_dir():
+        return path
+    files = sorted(path.glob("*.gguf"))
+    if len(files) == 1:
+        return files[0]
+    found = f"holds {len(files)} of them" if files else "holds none"
+    raise UnsupportedModelError(f"llama.cpp reads a GGUF file, and the folder {path} {found}.", "Choose one GGUF file.")
+
+
+def _num_physical_cores() -> int:
+    physical = psutil.cpu_count(logical=False) or os.cpu_count() or 1
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else physical
+    return max(1, min(physical, usable))
+
+
+def _describe(
+    gguf: GgufFile, model: Model, request: LoadRequest, on_gpu: bool, has_chat_template: bool, num_threads: int
+) -> LoadedModel:
+    sinks = FEWEST_PINNED_TOKENS if request.sinks is None else request.sinks
+    plan = plan_context(request.policy, request.window, sinks, model.sliding_window, request.growing_context_tokens)
+    sample = Context(model, plan_context(CachePolicy.RING, 1, 0, 0, 0), num_threads)
+    sample.close()  # its log tells what a token costs; the closed object still knows
+    if not on_gpu:
+        _check_memory(sample, model, plan)
+    architecture = gguf.architecture
+    stated = gguf.metadata.get(f"{architecture}.attention.sliding_window")
+    trained_window = model.sliding_window or (stated if isinstance(stated, int) else 0) or None
+    num_sliding = sample.num_sliding_layers
+    facts = Facts(
+        architecture=architecture,
+        sliding_window=model.sliding_window,
+        trained_window=trained_window,
+        num_full_layers=sample.num_layers - num_sliding,
+        trained_context=model.trained_context,
+        can_shift=model.can_shift,
+        has_chat_template=has_chat_template,
+        on_gpu=on_gpu,
+    )
+    return LoadedModel(
+        name=gguf.path.name,
+        architecture=architecture,
+        device=_device_name(model) if on_gpu else "cpu",
+        precision=model.precision,
+        policy=request.policy,
+        num_sliding_layers=num_sliding,
+        num_full_layers=sample.num_layers - num_sliding,
+        trained_window=trained_window,
+        window=max(request.window, model.sliding_window),
+        sinks=sinks,
+        context_tokens=model.trained_context or None,
+        vocab_size=model.vocab_size,
+        weights_bytes=model.weights_bytes,
+        kv_bytes_per_token_full=sample.bytes_per_token,
+        has_chat_template=has_chat_template,
+        notices=notices(facts, request, plan, sinks),
+    )
+
+
+def _device_name(model: Model) -> str:
+    names = [match[1] for line in model.load_lines if (match := _DEVICE_LINE.search(line))]
+    return ", ".join(dict.fromkeys(names)) or "gpu"
+
+
+def _check_memory(sample: Context, model: Model, plan: ContextPlan) -> None:
+    """Refuse a cache larger than the free memory: the system would grant it and then kill the process.
+
+    Raises:
+        OutOfMemoryError: with both numbers.
+    """
+    sliding_cells = (
+        plan.num_cells if plan.keeps_everything else min(plan.num_cells, model.sliding_window + BATCH_TOKENS)
+    )
+    cells = (plan.num_cells, sliding_cells)
+    needed = sum(num_cells * cache.bytes_per_token for num_cells, cache in zip(cells, sample.caches, strict=False))
+    free = psutil.virtual_memory().available
+    if needed > free:
+        raise OutOfMemoryError(
+            f"A context of {plan.num_cells:,} tokens takes {needed / 1e9:.1f} GB for keys and values, and "
+            f"{free / 1e9:.1f} GB of memory are free.",
+            "Choose a smaller window.",
+        )

@@ -1,0 +1,39 @@
+"""Chats as token ids, in llama.cpp's own tokenisation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from backends.llamacpp.library import Model
+from backends.llamacpp.sequence import common_prefix
+from backends.requests import Message
+from models.chat_template import ChatTemplate
+from models.prompt import build_prompt
+
+
+class Prompts:
+    """Turns chats into token ids for one model.
+
+    Args:
+        template: None for a base model, whose text is only continued.
+    """
+
+    def __init__(self, model: Model, template: ChatTemplate | None) -> None:
+        self._model = model
+        self._template = template
+
+    def ids(self, messages: Sequence[Message]) -> list[int]:
+        """Return the prompt of a chat; of no messages, the token that begins a text, if the model has one."""
+        model = self._model
+        return build_prompt(messages, self._template, model.encode, model.bos_id, model.adds_bos)
+
+    def num_pinned(self, messages: Sequence[Message]) -> int:
+        """Return how many leading tokens the system prompt takes, what the template puts around it included.
+
+        That is what two chats have in common that share a system prompt and nothing else.
+        """
+        system = [message for message in messages[:1] if message.role == "system"]
+        if not system:
+            return 0
+        one, other = (self.ids([*system, Message("user", text)]) for text in ("0", "Yes?"))
+        return common_prefix(one, other)

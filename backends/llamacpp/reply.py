@@ -1,0 +1,83 @@
+"""One reply in the making: the next token drawn, its bytes turned into text, stop strings and limits watched.
+
+Nothing here grows with the reply. A token's bytes go through an incremental UTF-8 decoder, so text is whole characters;
+bytes of a character cut by the end of a reply wait for the reply that continues it.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from backends.draws import fresh_seed, uniform
+from backends.events import FinishReason
+from backends.llamacpp.library import Model
+from backends.llamacpp.sampling import RecentTokens, Sampler
+from backends.requests import GenerationRequest
+from backends.stop_strings import StopMatcher
+
+_PRIMING_TOKENS = 16
+"""A character is at most four bytes, and tokens that give none are rare: more than enough to find its first byte."""
+
+
+class Reply:
+    """State of one reply. Close it: its sampler holds memory of the library.
+
+    Args:
+        request: sampling, stop strings and limits.
+        prompt: token ids, those of a reply that is continued included; the repetition penalty looks at them.
+
+    Attributes:
+        seed: given or drawn.
+        num_tokens: drawn in this request, the end of text not counted.
+    """
+
+    def __init__(self, model: Model, request: GenerationRequest, prompt: Sequence[int]) -> None:
+        sampling = request.sampling
+        earlier = continued_ids(request)
+        self.seed = fresh_seed() if sampling.seed is None else sampling.seed
+        self.num_tokens = 0
+        self._model = model
+        self._max_tokens = request.max_new_tokens
+        self._num_earlier = len(earlier)
+        recent = prompt if sampling.repetition_window is None else prompt[-sampling.repetition_window :]
+        self._recent = RecentTokens(sampling.repetition_window, recent)
+        banned = model.end_ids if request.ignore_end else ()
+        self._sampler = Sampler(sampling, model.vocab_size, self._recent, banned)
+        self._stops = StopMatcher(request.stop)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        for token in earlier[-_PRIMING_TOKENS:]:
+            self._decoder.decode(model.piece(token))
+
+    def close(self) -> None:
+        self._sampler.close()
+
+    def draw(self, logits_V: npt.NDArray[np.float32]) -> int:
+        """Return the next token, which may end the text; see `Sampler.draw`."""
+        return self._sampler.draw(logits_V, uniform(self.seed, self._num_earlier + self.num_tokens))
+
+    def push(self, token: int) -> str:
+        """Take in a drawn token; return the text that is certain now, which may be empty."""
+        self.num_tokens += 1
+        self._recent.push(token)
+        return self._stops.push(self._decoder.decode(self._model.piece(token)))
+
+    def flush(self) -> str:
+        """Return the text held back as a possible stop string: the reply has ended."""
+        return self._stops.flush()
+
+    @property
+    def end_reason(self) -> FinishReason | None:
+        """Why the reply ends here, by a stop string or by length; None if it goes on."""
+        if self._stops.matched:
+            return "stop"
+        return "length" if self._max_tokens is not None and self.num_tokens >= self._max_tokens else None
+
+
+def continued_ids(request: GenerationRequest) -> tuple[int, ...]:
+    """Return the ids of the reply that the request continues; empty if it starts one."""
+    last = request.messages[-1] if request.messages else None
+    return (last.token_ids or ()) if last and last.role == "assistant" else ()

@@ -1,0 +1,148 @@
+"""The sequence in a llama.cpp context: which tokens it was fed, how it makes room, and how far back it can be taken up.
+
+Three numbers that are easily confused are kept apart: tokens ever fed, cells in use, and the position llama.cpp gives
+the next token. They are equal until room is made for the first time.
+
+Making room drops a block of the oldest cells behind the sinks and moves the rest down (StreamingLLM, Xiao et al. 2023,
+section 3.2: positions counted inside the cache). For models with sliding layers `llama_memory_can_shift` denies that
+this works with small sliding caches; in 0.3.36 it does, as each cache is shifted by itself, provided that what is
+dropped lies outside every sliding window. Room is made only once the last cell is taken, so what a token sees depends
+on how many came before it, not on how they were split into batches.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from backends.llamacpp.plan import ContextPlan
+
+
+class Cells(Protocol):
+    """What a token sequence needs of a `Context`; the methods are described there."""
+
+    @property
+    def can_move_cells(self) -> bool: ...
+    def decode(self, tokens: Sequence[int], position: int, want_logits: bool) -> None: ...
+    def clear(self) -> None: ...
+    def remove(self, start: int, end: int = -1) -> None: ...
+    def move(self, start: int, distance: int) -> None: ...
+    def oldest_position(self) -> int: ...
+
+
+class TokenSequence:
+    """Tokens fed to a context, oldest first, of which the cache holds the sinks and the newest.
+
+    Args:
+        cells: an empty context.
+        plan: its size.
+        sliding_window: as llama.cpp runs it; 0 if no layer slides.
+
+    Attributes:
+        sinks: first tokens that are never dropped. Changing it matters from the next time room is made.
+    """
+
+    def __init__(self, cells: Cells, plan: ContextPlan, sliding_window: int) -> None:
+        self.sinks = 0
+        self._cells = cells
+        self._plan = plan
+        self._sliding_window = sliding_window
+        self.clear()
+
+    def clear(self) -> None:
+        """Start over with an empty cache."""
+        self._fed = array("i")  # four bytes a token: a list of ints would show in the process's memory
+        self._num_cells = 0
+        self._next_position = 0
+        self._fed_at_last_drop = 0
+        self._sinks_at_last_drop = 0
+        self._cells.clear()
+
+    @property
+    def num_fed(self) -> int:
+        """Tokens ever fed."""
+        return len(self._fed)
+
+    @property
+    def num_cells(self) -> int:
+        """Tokens the cache holds, sinks included."""
+        return self._num_cells
+
+    @property
+    def room(self) -> int:
+        """Tokens that fit before something must be dropped."""
+        return self._plan.num_cells - self._num_cells
+
+    def feed(self, tokens: Sequence[int], want_logits: bool) -> None:
+        """Run tokens: at most `room` of them, or at most one when the context is full.
+
+        Raises:
+            RingsideError: llama.cpp failed; the sequence is empty then.
+        """
+        self.make_room()
+        try:
+            self._cells.decode(tokens, self._next_position, want_logits)
+        except BaseException:
+            self.clear()
+            raise
+        self._fed.extend(tokens)
+        self._num_cells += len(tokens)
+        self._next_position += len(tokens)
+
+    def take_up(self, prompt: Sequence[int]) -> int:
+        """Keep what of the cache serves this prompt, drop the rest; return how many of its tokens need no feeding.
+
+        At least one token is left to feed, since its logits are needed.
+        """
+        num_shared = min(common_prefix(self._fed, prompt), len(prompt) - 1)
+        if not self._can_rewind_to(num_shared):
+            self.clear()
+            return 0
+        num_dropped = len(self._fed) - num_shared
+        if num_dropped:
+            self._cells.remove(self._next_position - num_dropped)
+            self._num_cells -= num_dropped
+            self._next_position -= num_dropped
+            del self._fed[num_shared:]
+        return num_shared
+
+    def _can_rewind_to(self, num_tokens: int) -> bool:
+        """Say whether the cache would then be what feeding only that many tokens gives.
+
+        llama.cpp removes cells of a sliding cache without a word even if the window before them is gone, and the text
+        that follows is silently wrong; hence the check of the oldest position (as in llama-server).
+        """
+        if num_tokens <= 0 or num_tokens < self._fed_at_last_drop:
+            return False
+        if self._fed_at_last_drop and self._sinks_at_last_drop != self.sinks:
+            return False
+        num_dropped = len(self._fed) - num_tokens
+        position = self._next_position - num_dropped
+        return num_dropped == 0 or 0 <= self._cells.oldest_position() <= max(0, position - self._sliding_window)
+
+    def make_room(self) -> None:
+        """Drop a block of the oldest tokens behind the sinks if the context is full; their place is free at once."""
+        if self.room:
+            return
+        discard = self._plan.discard_tokens(self.sinks)
+        if self._cells.can_move_cells:
+            self._cells.remove(self.sinks, self.sinks + discard)
+            self._cells.move(self.sinks + discard, -discard)
+            self._next_position -= discard
+        else:  # every layer slides and forgets by itself; moving an empty cache aborts the process, so only drop
+            oldest = self._next_position - self._num_cells
+            self._cells.remove(oldest, oldest + discard)
+        self._num_cells -= discard
+        self._fed_at_last_drop = len(self._fed)
+        self._sinks_at_last_drop = self.sinks
+
+
+def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
+    """Return how many leading tokens are the same."""
+    length = min(len(left), len(right))
+    differs: npt.NDArray[np.bool_] = np.asarray(left[:length], dtype=np.int32) != np.asarray(right[:length], np.int32)
+    return int(differs.argmax()) if differs.any() else length
