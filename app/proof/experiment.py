@@ -90,9 +90,9 @@ def _figure(title: str, costs: Sequence[StepCost], x: str, window: int | None, y
         chosen = [
             c for c in costs if c.strategy == strategy and (c.window == window if window else c.tokens == longest)
         ]
-        traces.append(
-            line(NAMES[strategy], [getattr(c, x) for c in chosen], [_value(c, y) for c in chosen], _COLOURS[strategy])
-        )
+        x_values, y_values = [getattr(c, x) for c in chosen], [_value(c, y) for c in chosen]
+        dash = "dash" if strategy == "ring" else "solid"  # lets the shifting cache show where both are flat
+        traces.append(line(NAMES[strategy], x_values, y_values, _COLOURS[strategy], dash))
     units = {"step_ms": "ms per token", "held_bytes": "bytes", "append_us": "µs per token"}
     x_title = "tokens so far" if x == "tokens" else "window W"
     return Figure(title, traces, axes(x_title, units[y], log_x=True, log_y=True))
