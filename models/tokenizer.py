@@ -1,0 +1,139 @@
+"""Text to token ids and back, from a Hugging Face folder or from a GGUF file's own vocabulary, with the same words.
+
+No special tokens are added here: `models.prompt` puts the one BOS where it belongs. Streaming is `models.detokenizer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from backends.errors import ModelFileError, UnsupportedModelError
+from models.detokenizer import decode
+from models.gguf_reader import GgufFile, read_gguf
+from models.sentencepiece_model import read_sentencepiece
+from models.special_tokens import (
+    SHOWN_CONTROL_TOKENS,
+    SpecialTokens,
+    folder_special_tokens,
+    gguf_special_tokens,
+)
+from models.token_names import gguf_token_id
+from models.token_pieces import TokenPieces
+from models.vocabulary import TokenType, Vocabulary, build_tokenizer
+
+
+class TextTokenizer:
+    """One model's tokenizer.
+
+    Attributes:
+        pieces: each token's bytes.
+        special: ids with a meaning.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, special: SpecialTokens) -> None:
+        self._tokenizer = tokenizer
+        self.special = special
+        added = tokenizer.get_added_tokens_decoder()
+        hidden = [
+            index for index, token in added.items() if token.special and token.content not in SHOWN_CONTROL_TOKENS
+        ]
+        self.pieces = TokenPieces(tokenizer, hidden)
+
+    @property
+    def bos_id(self) -> int | None:
+        return self.special.bos_id
+
+    @property
+    def eos_ids(self) -> tuple[int, ...]:
+        return self.special.eos_ids
+
+    @property
+    def adds_bos(self) -> bool:
+        return self.special.adds_bos
+
+    @property
+    def vocab_size(self) -> int:
+        """Tokens, added ones included; the model's logits may have more rows."""
+        return self._tokenizer.get_vocab_size(with_added_tokens=True)
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text. Special tokens spelled in it become those tokens; no BOS is added."""
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, token_ids: Iterable[int]) -> str:
+        """Return the text of a sequence. Control tokens show nothing; bytes that are no character become U+FFFD."""
+        return decode(self.pieces, token_ids)
+
+
+def load_tokenizer(source: Path | GgufFile) -> TextTokenizer:
+    """Build the tokenizer of a model: a Hugging Face folder, a GGUF file, or one already open.
+
+    Raises:
+        ModelFileError: the model has no tokenizer, or it is damaged.
+        UnsupportedModelError: the tokenizer is of a kind that cannot be read here.
+    """
+    if isinstance(source, GgufFile):
+        return _from_gguf(source)
+    return _from_folder(source) if source.is_dir() else _from_gguf(read_gguf(source))
+
+
+def _from_gguf(gguf: GgufFile) -> TextTokenizer:
+    vocabulary = _gguf_vocabulary(gguf)
+    return TextTokenizer(build_tokenizer(vocabulary), gguf_special_tokens(gguf, vocabulary))
+
+
+def _from_folder(folder: Path) -> TextTokenizer:
+    tokenizer = _folder_tokenizer(folder)
+    return TextTokenizer(tokenizer, folder_special_tokens(folder, tokenizer))
+
+
+def _gguf_vocabulary(gguf: GgufFile) -> Vocabulary:
+    meta = gguf.metadata
+    kind, tokens = str(meta.get("tokenizer.ggml.model", "")), meta.get("tokenizer.ggml.tokens")
+    if tokens is None or kind == "none":
+        raise ModelFileError(f"{gguf.path} holds no vocabulary.", "Use a complete GGUF file.")
+    if kind not in ("llama", "gpt2", "gemma4"):
+        raise UnsupportedModelError(
+            f"{gguf.path.name} has a tokenizer of kind {kind!r}, which the ring backend does not read.",
+            "Use the llama.cpp backend.",
+        )
+    by_score = kind == "llama"
+    types = meta.get("tokenizer.ggml.token_type")
+    name = str(meta.get("general.name", "")).lower()
+    return Vocabulary(
+        source=str(gguf.path),
+        tokens=tokens,
+        types=[int(TokenType.NORMAL)] * len(tokens) if types is None else types.tolist(),
+        scores=meta.get("tokenizer.ggml.scores") if by_score else None,
+        merges=None if by_score else meta.get("tokenizer.ggml.merges", []),
+        pre_tokenizer=_gguf_pre_tokenizer(gguf),
+        adds_space_prefix=by_score and bool(meta.get("tokenizer.ggml.add_space_prefix", True)),
+        unknown_id=gguf_token_id(gguf, "unknown"),
+        strips_after_control="phi-3" in name or "phi3" in name,
+    )
+
+
+def _gguf_pre_tokenizer(gguf: GgufFile) -> str:
+    if gguf.metadata.get("tokenizer.ggml.model") == "gemma4":
+        return "gemma4"
+    return str(gguf.metadata.get("tokenizer.ggml.pre") or "default")
+
+
+def _folder_tokenizer(folder: Path) -> Tokenizer:
+    listed = folder / "tokenizer.json"
+    if listed.is_file():
+        try:
+            return Tokenizer.from_file(str(listed))
+        except Exception as error:  # `tokenizers` raises plain Exception for anything it cannot read
+            raise ModelFileError(f"{listed} cannot be read: {error}.", "Download it again.") from error
+    sentencepiece = folder / "tokenizer.model"
+    if sentencepiece.is_file():
+        return build_tokenizer(read_sentencepiece(sentencepiece))
+    others = sorted(path.name for path in folder.glob("*") if path.name.startswith(("vocab", "tekken", "tokenizer")))
+    found = f" (only {', '.join(others)})" if others else ""
+    raise ModelFileError(
+        f"{folder} has no tokenizer.json{found}.", "Download the model's tokenizer.json into the folder."
+    )
