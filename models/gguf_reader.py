@@ -10,6 +10,7 @@ Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (versions 2 an
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import struct
 from collections.abc import Iterator, Mapping
@@ -62,6 +63,10 @@ class GgufTensor:
     offset: int
     num_bytes: int
     shard: int = 0
+
+    @property
+    def num_elements(self) -> int:
+        return math.prod(self.shape)
 
 
 class GgufFile:
@@ -116,22 +121,22 @@ def shard_paths(path: Path) -> list[Path]:
     return [path.with_name(f"{stem}-{number:05}-of-{total:05}.gguf") for number in range(1, total + 1)]
 
 
-def fingerprint(path: str | Path) -> str:
-    """Return 32 hex digits that change when the model's files change.
+def fingerprint(*paths: str | Path) -> str:
+    """Return 32 hex digits that change when the files do (of a split GGUF file, all its shards).
 
     Hashes size, time of last change, the head and 64 samples of each file, so it costs milliseconds at any size.
     """
     digest = hashlib.sha256()
-    for shard in shard_paths(Path(path)):
+    for file_path in dict.fromkeys(shard for path in paths for shard in shard_paths(Path(path))):
         try:
-            stat = shard.stat()
+            stat = file_path.stat()
             digest.update(struct.pack("<QQ", stat.st_size, stat.st_mtime_ns))
-            with shard.open("rb") as file:
+            with file_path.open("rb") as file:
                 for sample in range(65):
                     file.seek(stat.st_size * sample // 65)
                     digest.update(file.read(65_536 if sample == 0 else 4_096))
         except OSError as error:
-            raise _unreadable(shard, error) from error
+            raise _unreadable(file_path, error) from error
     return digest.hexdigest()[:32]
 
 
@@ -315,10 +320,8 @@ def _place(path: Path, info: tuple[str, tuple[int, ...], int, int], base: int, s
     row = shape[-1] if shape else 1
     if row % block_elements:
         raise ModelFileError(f"{path} is damaged: rows of {name} hold {row} elements, no multiple of {block_elements}.")
-    num_elements = 1
-    for extent in shape:
-        num_elements *= extent
-    return GgufTensor(name, shape, type_name, base + offset, num_elements // block_elements * block_bytes, shard)
+    num_bytes = math.prod(shape) // block_elements * block_bytes
+    return GgufTensor(name, shape, type_name, base + offset, num_bytes, shard)
 
 
 def _unreadable(path: Path, error: OSError) -> ModelFileError:

@@ -1,0 +1,114 @@
+"""Which safetensors files a Hugging Face folder has and what their headers say, without torch and without the weights.
+
+Format: 8 bytes of header length, a JSON header of names, types, shapes and offsets, then the bytes
+(https://huggingface.co/docs/safetensors).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from backends.errors import ModelFileError
+
+INDEX_NAME = "model.safetensors.index.json"
+_MAX_HEADER_BYTES = 100_000_000  # the limit of the reference implementation
+_LFS_POINTER = b"version "
+
+
+@dataclass(frozen=True)
+class TensorEntry:
+    """One tensor as its header describes it: `encoding` is the header's dtype ("BF16"), `num_bytes` as stored."""
+
+    encoding: str
+    shape: tuple[int, ...]
+    num_bytes: int
+
+    @property
+    def num_elements(self) -> int:
+        return math.prod(self.shape)
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Return the safetensors files of a model: those its index names, else `model.safetensors`, else all there are.
+
+    Raises:
+        ModelFileError: a file of the index is missing, or there is none at all.
+    """
+    index = folder / INDEX_NAME
+    if index.is_file():
+        names = sorted(set(_weight_map(index).values()))
+        if missing := [name for name in names if not (folder / name).is_file()]:
+            raise ModelFileError(
+                f"{folder} lacks {missing[0]}, one of {len(missing)} missing of {len(names)} weight files.",
+                "Download it again.",
+            )
+        return [folder / name for name in names]
+    single = folder / "model.safetensors"
+    files = [single] if single.is_file() else sorted(path for path in folder.glob("*.safetensors") if path.is_file())
+    if files:
+        return files
+    pickles = sorted(path.name for pattern in ("*.bin", "*.pt", "*.pth") for path in folder.glob(pattern))
+    if pickles:
+        raise ModelFileError(
+            f"{folder} holds its weights as {pickles[0]}, which can run code when opened.",
+            "Get the model in the safetensors format.",
+        )
+    raise ModelFileError(f"{folder} holds no weights (*.safetensors).", "Download the model again.")
+
+
+def read_entries(path: Path) -> dict[str, TensorEntry]:
+    """Return what a safetensors file holds, by tensor name.
+
+    Raises:
+        ModelFileError: the file is unreadable, truncated, a git-lfs pointer or no safetensors file.
+    """
+    header, data_start = _read_header(path)
+    size = path.stat().st_size - data_start
+    entries = {}
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        try:
+            start, stop = (int(offset) for offset in entry["data_offsets"])
+            entries[name] = TensorEntry(str(entry["dtype"]), tuple(map(int, entry["shape"])), stop - start)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelFileError(f"{path} describes {name} badly: {error}.", "Download it again.") from error
+        if stop > size:
+            raise ModelFileError(
+                f"{path} is truncated: {name} ends {stop - size:,} bytes after it.", "Download it again."
+            )
+    return entries
+
+
+def _weight_map(index: Path) -> dict[str, str]:
+    try:
+        names = json.loads(index.read_text("utf-8"))["weight_map"]
+        # Only plain names: an index must not reach outside its folder.
+        return {str(tensor): Path(str(file)).name for tensor, file in names.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelFileError(f"{index} is not a safetensors index: {error}.", "Download it again.") from error
+
+
+def _read_header(path: Path) -> tuple[dict[str, Any], int]:
+    """Return the parsed header and the offset of the bytes behind it."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(8)
+            if start == _LFS_POINTER:
+                raise ModelFileError(f"{path} is a git-lfs pointer, not the weights.", "Run `git lfs pull` there.")
+            (length,) = struct.unpack("<Q", start)
+            if length > _MAX_HEADER_BYTES:
+                raise ValueError(f"it claims a header of {length:,} bytes")
+            header = json.loads(file.read(length))
+        if not isinstance(header, dict):
+            raise TypeError("its header is no table")
+    except OSError as error:
+        raise ModelFileError(f"{path} cannot be read: {error.strerror}.") from error
+    except (ValueError, TypeError, struct.error) as error:
+        raise ModelFileError(f"{path} is not a safetensors file: {error}.", "Download it again.") from error
+    return header, 8 + length
