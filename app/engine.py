@@ -1,15 +1,33 @@
-"""Owner of the worker processes: loads, generates, cancels, notices a death. Lives in the process of the page."""
+"""Owner of the worker process: loads, generates, cancels, notices a death. Lives in the process of the page.
+
+One thread of its own serves one job after another; everything else only queues, cancels and looks.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal
 
+from typing_extensions import assert_never
+
+from app.jobs import Job
+from app.runs import Ending, Run
+from app.worker_messages import Cancel, Ended, Generate, LoadFailed, Ready, Update
+from app.worker_process import WorkerProcess
 from backends.contract import LoadedModel
+from backends.errors import RingsideError, WorkerDiedError
 from backends.events import LoadProgress, MemoryFigures
 from backends.requests import LoadRequest
 
 EngineState = Literal["empty", "loading", "ready", "generating"]
+
+_TICK_S = 0.25
+_IDLE_TICK_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -24,7 +42,7 @@ class EngineStatus:
         worker_pid, process_bytes: of the process that holds the model; resident bytes now.
         memory: the backend's figures as last reported.
         num_waiting: runs in the queue, the running one not counted.
-        error, hint: of the last load that failed; empty after one that worked.
+        error, hint: of the last load that failed, or of a death while idle; empty once a load worked.
     """
 
     state: EngineState = "empty"
@@ -37,3 +55,284 @@ class EngineStatus:
     num_waiting: int = 0
     error: str = ""
     hint: str = ""
+
+
+@dataclass(frozen=True)
+class _Load:
+    load: LoadRequest
+
+
+@dataclass(frozen=True)
+class _Unload:
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+class Engine:
+    """One worker, one model, one generation at a time; further jobs wait in a queue everyone can see.
+
+    Args:
+        log_path: file for what the worker prints.
+        grace_s: a worker that has not stopped this long after a cancel is killed.
+        clock: seconds, for the grace.
+    """
+
+    def __init__(
+        self, log_path: Path | None = None, grace_s: float = 30.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._log_path = log_path
+        self._grace_s = grace_s
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._tasks: deque[Job | _Load | _Unload] = deque()
+        self._current: Job | _Load | _Unload | None = None
+        self._worker: WorkerProcess | None = None
+        self._status = EngineStatus()
+        self._number = 0
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    # For everyone
+
+    def submit(self, job: Job) -> None:
+        """Queue a job; its run tells what becomes of it."""
+        self._enqueue(job)
+
+    def load(self, request: LoadRequest) -> None:
+        """Queue the loading of a model; `status` tells what becomes of it."""
+        self._enqueue(_Load(request))
+
+    def runs(self) -> list[Run]:
+        """Return the running and waiting runs in the order they are served."""
+        with self._changed:
+            current = [self._current] if self._current is not None else []
+            return [task.run for task in (*current, *self._tasks) if isinstance(task, Job)]
+
+    def cancel(self, run: Run) -> None:
+        """Stop a run or take it off the queue; one that is over or unknown is left alone."""
+        with self._changed:
+            waiting = next((t for t in self._tasks if isinstance(t, Job) and t.run is run), None)
+            if waiting is not None:
+                self._tasks.remove(waiting)
+                self._number_waiting()
+            elif isinstance(self._current, Job) and self._current.run is run and not run.cancelling:
+                run.ask_to_stop()
+                self._interrupt()
+        if waiting is not None:
+            _end(waiting, Ending("cancelled"))
+
+    def unload(self) -> None:
+        """Stop everything and end the worker; returns when the process is gone."""
+        for run in reversed(self.runs()):
+            self.cancel(run)
+        task = _Unload()
+        with self._changed:
+            for load in [each for each in self._tasks if isinstance(each, _Load)]:
+                self._tasks.remove(load)
+            if isinstance(self._current, _Load):
+                self._interrupt()
+        self._enqueue(task)
+        task.done.wait()
+
+    def status(self) -> EngineStatus:
+        """Return what the engine is doing; memory of the process is read now."""
+        with self._changed:
+            status, worker = self._status, self._worker
+            num_waiting = sum(isinstance(task, Job) for task in self._tasks)
+        if worker is None:
+            return replace(status, num_waiting=num_waiting)
+        return replace(status, worker_pid=worker.pid, process_bytes=worker.process_bytes(), num_waiting=num_waiting)
+
+    def close(self) -> None:
+        """Stop everything, end the worker and the engine's thread. Twice is fine."""
+        if self._closing:
+            return
+        self.unload()
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _enqueue(self, task: Job | _Load | _Unload) -> None:
+        with self._changed:
+            if self._closing:
+                raise RingsideError("Ringside is closing.", "Start it again to go on.")
+            self._tasks.append(task)
+            self._number_waiting()
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._serve, name="engine", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def _number_waiting(self) -> None:
+        runs = [task.run for task in self._tasks if isinstance(task, Job)]
+        for position, run in enumerate(runs, start=1):
+            run.wait_at(position)
+
+    def _interrupt(self) -> None:
+        """Make the current task end: by word if it generates, by force if it loads. The lock is held."""
+        if self._worker is None:
+            return
+        if self._status.state == "generating":
+            self._worker.send(Cancel(self._number))
+        elif self._status.state == "loading":
+            self._worker.kill()
+
+    # The engine's thread
+
+    def _serve(self) -> None:
+        while (task := self._next_task()) is not None:
+            try:
+                self._do(task)
+            finally:
+                with self._changed:
+                    self._current = None
+
+    def _next_task(self) -> Job | _Load | _Unload | None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._tasks or self._closing, _IDLE_TICK_S)
+                if self._tasks:
+                    self._current = self._tasks.popleft()
+                    self._number_waiting()
+                    return self._current
+                if self._closing:
+                    return None
+            self._notice_death_while_idle()
+
+    def _do(self, task: Job | _Load | _Unload) -> None:
+        match task:
+            case Job():
+                self._run(task)
+            case _Load():
+                try:
+                    self._ensure_loaded(task.load, None)
+                except RingsideError:
+                    return  # `status` tells
+            case _Unload():
+                self._drop_worker()
+                task.done.set()
+            case _:
+                assert_never(task)
+
+    def _run(self, job: Job) -> None:
+        ending = Ending("error", error="The engine failed.", hint="The terminal has the details; please report this.")
+        try:
+            ending = self._generate(job)
+        except RingsideError as error:
+            ending = Ending("error", error=error.message, hint=error.hint)
+            if job.run.cancelling:
+                ending = Ending("cancelled")
+        finally:
+            _end(job, ending)
+
+    def _generate(self, job: Job) -> Ending:
+        request = job.make_request()
+        worker, model = self._ensure_loaded(job.load, job.run)
+        with self._changed:
+            if job.run.cancelling:
+                return Ending("cancelled")
+            self._number += 1
+            self._status = replace(self._status, state="generating")
+            job.run.start(model)
+            worker.send(Generate(self._number, request))
+        job.keeper.started(job.run, model)
+        try:
+            return self._follow(worker, job)
+        except WorkerDiedError:
+            self._drop_worker()
+            raise
+        finally:
+            with self._changed:
+                if self._worker is not None:
+                    self._status = replace(self._status, state="ready")
+
+    def _follow(self, worker: WorkerProcess, job: Job) -> Ending:
+        """Pass the worker's reports on until the generation ends."""
+        give_up_at_s: float | None = None
+        while True:
+            report = worker.receive(_TICK_S)
+            match report:
+                case Update(number=self._number):
+                    self._pass_on(report, job.run)
+                case Ended(number=self._number, finished=finished, error=error):
+                    return Ending(
+                        finished.reason,
+                        finished.seed if error is None else None,
+                        error.message if error else "",
+                        error.hint if error else "",
+                    )
+                case _:
+                    pass
+            job.keeper.advanced(job.run)
+            if job.run.cancelling and give_up_at_s is None:
+                give_up_at_s = self._clock() + self._grace_s
+            if give_up_at_s is not None and self._clock() >= give_up_at_s:
+                worker.kill()
+
+    def _pass_on(self, update: Update, run: Run) -> None:
+        run.advance(update)
+        if update.memory is not None:
+            with self._changed:
+                self._status = replace(self._status, memory=update.memory)
+
+    def _ensure_loaded(self, request: LoadRequest, run: Run | None) -> tuple[WorkerProcess, LoadedModel]:
+        worker, model = self._worker, self._status.model
+        if worker is not None and model is not None and self._status.request == request and worker.is_alive():
+            return worker, model
+        self._drop_worker()
+        with self._changed:
+            if run is not None and run.cancelling:
+                raise RingsideError("Cancelled before the model was loaded.")
+            self._status = EngineStatus("loading", request, progress=LoadProgress("Starting"))
+            self._worker = worker = WorkerProcess(request, self._log_path)
+        try:
+            ready = self._wait_until_loaded(worker, run)
+        except RingsideError as error:
+            self._drop_worker()
+            with self._changed:
+                self._status = EngineStatus(request=request, error=error.message, hint=error.hint)
+            raise
+        with self._changed:
+            self._status = EngineStatus("ready", request, ready.model, memory=ready.memory)
+        return worker, ready.model
+
+    def _wait_until_loaded(self, worker: WorkerProcess, run: Run | None) -> Ready:
+        while True:
+            match report := worker.receive(_TICK_S):
+                case Ready():
+                    return report
+                case LoadFailed(error=error):
+                    raise error
+                case LoadProgress():
+                    with self._changed:
+                        self._status = replace(self._status, progress=report)
+                    if run is not None:
+                        run.load(report)
+                case _:
+                    pass
+
+    def _drop_worker(self) -> None:
+        with self._changed:
+            worker, self._worker = self._worker, None
+            self._status = EngineStatus()
+        if worker is not None:
+            worker.stop()
+
+    def _notice_death_while_idle(self) -> None:
+        worker = self._worker
+        if worker is None or worker.is_alive():
+            return
+        try:
+            worker.receive(0)
+        except WorkerDiedError as error:
+            self._drop_worker()
+            with self._changed:
+                self._status = EngineStatus(error=error.message, hint=error.hint)
+
+
+def _end(job: Job, ending: Ending) -> None:
+    try:
+        job.keeper.ended(job.run, ending)
+    finally:
+        job.run.finish(ending)

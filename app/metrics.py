@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import islice
 
 from app.series import BoundedSeries, Point
+from app.worker_messages import Update
 from backends.events import MemoryFigures, PrefillProgress
 
 TRACES = (
@@ -199,25 +200,21 @@ class MetricsRecorder:
             prompt_tokens_per_s=read / time_s if read > 0 and time_s > 0 else None,
         )
 
-    def advance(self, num_tokens: int, time_s: float, memory: MemoryFigures | None, process_bytes: int) -> None:
-        """Note that the request has brought `num_tokens` tokens after `time_s` seconds, and the memory at that moment.
-
-        The same count again is a sign of life: memory is recorded, no rate is.
-        """
-        total = self._base_tokens + num_tokens
-        raw_rate: float | None = None
-        if num_tokens and self._summary.time_to_first_token_s is None:
-            self._first_token(time_s)
-            self._rate.start(num_tokens, time_s)
-            self._average.start(num_tokens, time_s)
-        elif total > self._summary.num_tokens:
-            raw_rate = self._rate.advance(num_tokens, time_s)
-            self._average.advance(num_tokens, time_s)
-        self._last_s = max(self._last_s, time_s)
-        self._note_memory(memory, process_bytes)
+    def advance(self, update: Update) -> None:
+        """Note what a report of the worker says of tokens, time and memory; one without tokens records no rate."""
+        total = self._base_tokens + update.num_generated_tokens
+        num_new = len(update.token_ids)
+        rates: tuple[float | None, float | None] = (None, None)
+        self._last_s = max(self._last_s, update.time_s)
+        if update.first_token_s is not None and self._summary.time_to_first_token_s is None:
+            self._first_token(update.first_token_s)
+            num_new -= 1
+        if num_new:
+            rates = (self._rate.advance(num_new, update.time_s), self._rate.smooth)
+            self._average.advance(num_new, update.time_s)
+        self._note_memory(update.memory, update.process_bytes)
         self._summary = replace(self._summary, num_tokens=total, tokens_per_s_average=self._average.value)
-        smooth = self._rate.smooth if raw_rate is not None else None
-        self._record(total, (raw_rate, smooth), memory, process_bytes)
+        self._record(total, rates, update.memory, update.process_bytes)
 
     def end(self, time_s: float) -> None:
         """Note that the request is over; the elapsed time stands still from here."""
@@ -245,6 +242,8 @@ class MetricsRecorder:
     def _first_token(self, time_s: float) -> None:
         self._summary = replace(self._summary, time_to_first_token_s=time_s)
         self._prefills.append(PrefillSpan(self._base_tokens, self._base_s, self._base_s + time_s))
+        self._rate.start(time_s)
+        self._average.start(time_s)
 
     def _elapsed_s(self) -> float:
         if self._ended or self._started_at_s is None:
@@ -280,21 +279,22 @@ class _Rate:
     def __init__(self) -> None:
         self._tokens = 0.0
         self._seconds = 0.0
-        self._last: tuple[int, float] | None = None
+        self._last_s = 0.0
 
-    def start(self, num_tokens: int, time_s: float) -> None:
-        self._last = (num_tokens, time_s)
+    def start(self, time_s: float) -> None:
+        """Count from here: the moment of the first token."""
+        self._last_s = time_s
 
     def advance(self, num_tokens: int, time_s: float) -> float | None:
         """Return the rate since the last report; None where no time has passed."""
-        if self._last is None or time_s <= self._last[1]:
+        seconds = time_s - self._last_s
+        if seconds <= 0:
             return None
-        tokens, seconds = num_tokens - self._last[0], time_s - self._last[1]
         kept = math.exp(-seconds / SMOOTHING_S)
-        self._tokens = self._tokens * kept + tokens
+        self._tokens = self._tokens * kept + num_tokens
         self._seconds = self._seconds * kept + seconds
-        self._last = (num_tokens, time_s)
-        return tokens / seconds
+        self._last_s = time_s
+        return num_tokens / seconds
 
     @property
     def smooth(self) -> float | None:
@@ -302,9 +302,9 @@ class _Rate:
 
     def now(self, time_s: float) -> float | None:
         """Return the smoothed rate, lower the longer the next token is overdue."""
-        if not self.smooth or self._last is None:
+        if not self.smooth:
             return self.smooth
-        overdue_s = max(0.0, time_s - self._last[1] - 1 / self.smooth)
+        overdue_s = max(0.0, time_s - self._last_s - 1 / self.smooth)
         kept = math.exp(-overdue_s / SMOOTHING_S)
         return self._tokens * kept / (self._seconds * kept + overdue_s)
 
@@ -313,9 +313,9 @@ class _Average:
     """Tokens per second after the first token, over all stretches of a reply."""
 
     def __init__(self, tokens: float = 0.0, seconds: float = 0.0) -> None:
-        self._before = (tokens, seconds)
-        self._first = (0, 0.0)
-        self._last = (0, 0.0)
+        self._tokens = tokens
+        self._seconds = seconds
+        self._last_s = 0.0
 
     @classmethod
     def of(cls, summary: Summary) -> _Average:
@@ -324,14 +324,14 @@ class _Average:
             return cls()
         return cls(summary.num_tokens, summary.num_tokens / summary.tokens_per_s_average)
 
-    def start(self, num_tokens: int, time_s: float) -> None:
-        self._first = self._last = (num_tokens, time_s)
+    def start(self, time_s: float) -> None:
+        self._last_s = time_s
 
     def advance(self, num_tokens: int, time_s: float) -> None:
-        self._last = (num_tokens, time_s)
+        self._tokens += num_tokens
+        self._seconds += time_s - self._last_s
+        self._last_s = time_s
 
     @property
     def value(self) -> float | None:
-        tokens = self._before[0] + self._last[0] - self._first[0]
-        seconds = self._before[1] + self._last[1] - self._first[1]
-        return tokens / seconds if seconds > 0 else None
+        return self._tokens / self._seconds if self._seconds > 0 else None

@@ -17,8 +17,9 @@ from typing import Literal
 
 from app.metrics import MetricsRecord, MetricsRecorder, Sample, Summary
 from app.textlog import TextLog
+from app.worker_messages import Update
 from backends.contract import LoadedModel
-from backends.events import FinishReason, LoadProgress, MemoryFigures, PrefillProgress
+from backends.events import FinishReason, LoadProgress, PrefillProgress
 
 RunStatus = Literal["queued", "loading", "prefill", "running", "finished"]
 
@@ -110,7 +111,6 @@ class Run:
         self._text = TextLog(text)
         self._token_ids = array("i", token_ids or ())
         self._metrics = MetricsRecorder(clock, metrics)
-        self._num_new_tokens = 0
         self._state = _State()
         self._wakers: set[Callable[[], None]] = set()
 
@@ -241,23 +241,17 @@ class Run:
             self._metrics.start()
         self._set(status="prefill", queue_position=None, load_progress=None, model=model)
 
-    def read_prompt(self, progress: PrefillProgress, time_s: float) -> None:
-        """Note prompt tokens read."""
+    def advance(self, update: Update) -> None:
+        """Add what the worker reports."""
         with self._changed:
-            self._metrics.prefill(progress, time_s)
-        self._set(prefill=progress)
-
-    def advance(
-        self, text: str, token_ids: tuple[int, ...], time_s: float, memory: MemoryFigures | None, process_bytes: int
-    ) -> None:
-        """Add text and ids that came by `time_s`, with the memory at that moment; both may be empty."""
-        with self._changed:
-            self._text.append(text)
-            self._token_ids.extend(token_ids)
-            self._num_new_tokens += len(token_ids)
-            self._metrics.advance(self._num_new_tokens, time_s, memory, process_bytes)
-            if token_ids and self._state.status != "running":
+            if update.prefill is not None:
+                self._metrics.prefill(update.prefill, update.prefill_s)
+                self._state = replace(self._state, prefill=update.prefill)
+            if update.token_ids and self._state.status != "running":
                 self._state = replace(self._state, status="running")
+            self._text.append(update.text)
+            self._token_ids.extend(update.token_ids)
+            self._metrics.advance(update)
             self._notify()
 
     def ask_to_stop(self) -> None:

@@ -15,10 +15,11 @@ from backends.draws import uniform
 VOCAB_SIZE = 32_000
 
 _PIECE = re.compile(r"\s*\w{1,7}|\s*[^\w\s]|\s+")
-_WORDS = (
+_WORDS = re.findall(
+    r"\w+",
     "window ring cache token layer memory river lamp garden winter letter engine signal harbour stone quiet copper "
-    "morning thread paper station bridge orchard mirror compass island lantern meadow pocket ribbon summit timber"
-).split()  # noqa: SIM905
+    "morning thread paper station bridge orchard mirror compass island lantern meadow pocket ribbon summit timber",
+)
 
 Draw = Callable[[int], int]
 """Return a number from 0 to n - 1."""

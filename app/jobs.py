@@ -1,0 +1,51 @@
+"""What the engine is given to do: a run to write, how to ask for it, and who keeps what comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.runs import Ending, Run
+from backends.contract import LoadedModel
+from backends.requests import GenerationRequest, LoadRequest
+
+
+class Keeper(Protocol):
+    """Whoever keeps a reply; called from the engine's thread (from the canceller's for a job that never ran)."""
+
+    def started(self, run: Run, model: LoadedModel) -> None:
+        """The worker has the request."""
+
+    def advanced(self, run: Run) -> None:
+        """Called at every report and at least four times a second while the run lasts."""
+
+    def ended(self, run: Run, ending: Ending) -> None:
+        """Called once, before followers learn of the end."""
+
+
+class NothingKept:
+    """Keeps nothing: for runs whose text goes elsewhere."""
+
+    def started(self, run: Run, model: LoadedModel) -> None:
+        """Do nothing."""
+
+    def advanced(self, run: Run) -> None:
+        """Do nothing."""
+
+    def ended(self, run: Run, ending: Ending) -> None:
+        """Do nothing."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One reply to write.
+
+    Attributes:
+        make_request: called when the job's turn comes, so that a message queued behind another sees its reply.
+    """
+
+    run: Run
+    load: LoadRequest
+    make_request: Callable[[], GenerationRequest]
+    keeper: Keeper

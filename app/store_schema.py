@@ -1,0 +1,44 @@
+"""The schema of the store, one script a version; a released one is never changed, only followed by another."""
+
+MIGRATIONS = (
+    """
+    CREATE TABLE chats (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        title TEXT NOT NULL,
+        settings TEXT NOT NULL DEFAULT '',
+        pinned INTEGER NOT NULL DEFAULT 0,
+        created_at_s REAL NOT NULL,
+        updated_at_s REAL NOT NULL
+    );
+    CREATE TABLE messages (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        chat_id INTEGER NOT NULL REFERENCES chats (id) ON DELETE CASCADE,
+        role TEXT NOT NULL CHECK (role IN ('user', 'assistant')),
+        text TEXT NOT NULL,
+        token_ids BLOB NOT NULL DEFAULT x'',
+        status TEXT NOT NULL,
+        finish_reason TEXT NOT NULL DEFAULT '',
+        error TEXT NOT NULL DEFAULT '',
+        seed TEXT,
+        model_name TEXT NOT NULL DEFAULT '',
+        backend TEXT NOT NULL DEFAULT '',
+        created_at_s REAL NOT NULL,
+        set_aside INTEGER NOT NULL DEFAULT 0
+    );
+    CREATE INDEX messages_of_chat ON messages (chat_id, id);
+    CREATE INDEX messages_unfinished ON messages (status) WHERE status IN ('queued', 'running');
+    CREATE TABLE journal (
+        id INTEGER PRIMARY KEY,
+        message_id INTEGER NOT NULL REFERENCES messages (id) ON DELETE CASCADE,
+        text TEXT NOT NULL,
+        token_ids BLOB NOT NULL
+    );
+    CREATE INDEX journal_of_message ON journal (message_id, id);
+    CREATE TABLE reply_metrics (
+        message_id INTEGER PRIMARY KEY REFERENCES messages (id) ON DELETE CASCADE,
+        packed BLOB NOT NULL
+    );
+    CREATE TABLE kept (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+    """,
+)
+"""Seeds are text because SQLite's integers end at 2**63 - 1. A reply that was replaced is set aside, not deleted."""

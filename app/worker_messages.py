@@ -1,0 +1,85 @@
+"""What the engine and a worker process say to each other: small frozen values, pickled over a pipe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from backends.contract import LoadedModel
+from backends.errors import RingsideError
+from backends.events import Finished, LoadProgress, MemoryFigures, PrefillProgress
+from backends.requests import GenerationRequest
+
+
+@dataclass(frozen=True)
+class Generate:
+    """Engine to worker: start generation `number`; numbers grow."""
+
+    number: int
+    request: GenerationRequest
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """Engine to worker: end generation `number`, or do not start it."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Shutdown:
+    """Engine to worker: close the backend and exit."""
+
+
+Command = Generate | Cancel | Shutdown
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The model is loaded."""
+
+    model: LoadedModel
+    memory: MemoryFigures
+
+
+@dataclass(frozen=True)
+class LoadFailed:
+    """The model could not be loaded; the process exits."""
+
+    error: RingsideError
+
+
+@dataclass(frozen=True)
+class Update:
+    """What came since the last update of a generation; text and ids may be empty.
+
+    Attributes:
+        num_generated_tokens: since the start of this generation.
+        time_s: since the start of this generation, of the last token in it (or of this sign of life).
+        first_token_s: of the first token in it; None if it has none.
+        prefill: newest progress, once, and the moment of it.
+        process_bytes: resident memory of this process.
+    """
+
+    number: int
+    text: str
+    token_ids: tuple[int, ...]
+    num_generated_tokens: int
+    time_s: float
+    first_token_s: float | None
+    prefill: PrefillProgress | None
+    prefill_s: float
+    memory: MemoryFigures | None
+    process_bytes: int
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The end of a generation, after all its updates. `error` is set exactly if `finished.reason` is "error"."""
+
+    number: int
+    finished: Finished
+    time_s: float
+    error: RingsideError | None = None
+
+
+Report = LoadProgress | Ready | LoadFailed | Update | Ended
