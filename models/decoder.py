@@ -1,30 +1,33 @@
-"""A decoder-only transformer, built from `models.config.ModelConfig` features and run against a `KVCache`.
+"""A decoder-only transformer, built from the features in `models.config` and run against a `KVCache`.
 
-Parameters carry canonical names whatever the file they come from (`models.weight_names` translates):
-`embed.weight`, `layers.{i}.attn.{q,k,v,o}.{weight,bias}`, `layers.{i}.attn.{q_norm,k_norm}.{weight,bias}`,
+Parameters carry canonical names whatever file they come from (`models.weight_names` translates):
+`embed.weight`, `layers.{i}.attn.{q,k,v,o}.{weight,bias}`, `layers.{i}.attn.{q_norm,k_norm}.weight`,
 `layers.{i}.attn.sinks`, `layers.{i}.{attn_norm,attn_post_norm,mlp_norm,mlp_post_norm}.{weight,bias}`,
-`layers.{i}.mlp.{gate,up,down}.{weight,bias}`, `layers.{i}.moe...`, `norm.weight`, `head.weight` (absent when tied).
+`layers.{i}.mlp.{gate,up,down}.{weight,bias}`, `norm.{weight,bias}`, `head.weight` (absent where the embedding serves).
 
-Shape letters: B rows, T tokens, V vocabulary.
+Shape letters: B rows, T tokens, E hidden size, V vocabulary.
 """
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from models.config import ModelConfig
-from models.ring_cache import KVCache
+from models.attention import Attention, Turn
+from models.cache_plan import Plan
+from models.config import LayerConfig, ModelConfig
+from models.feed_forward import FeedForward
+from models.linear_factory import LinearFactory
+from models.norms import Norm
+from models.ring_cache import KVCache, LayerCache
+from models.rope import Rotary
 
 Logits = Literal["all", "last", "none"]
 
-
-class LinearFactory(Protocol):
-    """Makes the linear layers of a decoder: `torch.nn.Linear`, or a quantised stand-in with the same call."""
-
-    def __call__(self, in_features: int, out_features: int, bias: bool) -> nn.Module: ...
+_ATTENTION_CELLS = 2**27  # query-key pairs over all heads in one call; longer calls are cut, which changes no result
 
 
 class Decoder(nn.Module):
@@ -32,40 +35,155 @@ class Decoder(nn.Module):
 
     Args:
         config: features of the model.
-        linear: makes every projection, the head included; the embedding stays a plain table.
+        linear: makes every projection and the head; the embedding stays a plain table.
+        own_head: whether there is a head apart from the embedding; None as the config says.
     """
 
-    def __init__(self, config: ModelConfig, linear: LinearFactory = nn.Linear) -> None:
+    def __init__(self, config: ModelConfig, linear: LinearFactory = nn.Linear, own_head: bool | None = None) -> None:
         super().__init__()
         self.config = config
+        self.embed = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(DecoderLayer(config, linear) for _ in config.layers)
+        self.norm = Norm(config.hidden_size, config.norm, config.norm_eps, config.norm_bias)
+        has_head = not config.tied_embeddings if own_head is None else own_head
+        self.head = linear(config.hidden_size, config.vocab_size, bias=False) if has_head else None
+        distinct = tuple(dict.fromkeys(config.layers))
+        self._turners = tuple(_Turner(config, layer) for layer in distinct)
+        self._turner_of_layer = tuple(distinct.index(layer) for layer in config.layers)
 
     def forward(self, tokens_BT: Tensor, cache: KVCache, logits: Logits = "last") -> Tensor:
-        """Feed T tokens a row, at the cache's positions, and store their keys and values.
+        """Feed T tokens a row, from the cache's positions on, and store their keys and values.
 
         Any way of cutting a text into calls gives the same logits. T = 1 takes the decode path.
 
         Args:
-            tokens_BT: int64, on the cache's device.
-            cache: of this model; its positions advance by T.
-            logits: for which tokens to run the head: all, the last (prefill's last chunk), or none (the others).
+            tokens_BT: int64, on the cache's device; at least one token.
+            cache: of this model; it advances by T tokens a row.
+            logits: for which tokens to run the head: all, the last one, or none.
 
         Returns:
-            Logits [B, T, V], [B, 1, V] or [B, 0, V], in the dtype of the weights.
+            Logits [B, T, V], [B, 1, V] or [B, 0, V], in the dtype of the activations.
         """
-        raise NotImplementedError
+        pieces = torch.split(tokens_BT, self._longest_call(cache, tokens_BT.shape[1]), dim=1)
+        if logits == "all":
+            return torch.cat([self._logits(self._call(piece, cache)) for piece in pieces], dim=1)
+        for piece in pieces:
+            hidden_BTE = self._call(piece, cache)
+        return self._logits(hidden_BTE[:, -1:] if logits == "last" else hidden_BTE[:, :0])
 
     def decode_step(self, tokens_B: Tensor, cache: KVCache, static: bool = False) -> Tensor:
         """Feed one token a row.
 
         Args:
             tokens_B: int64; for a captured graph, a tensor whose address stays.
-            cache: its positions advance by one.
-            static: run the fixed sequence of operations that a CUDA graph can capture: positions are read from (and
-                advanced in) device memory, nothing waits for the device. Its caller counts with `cache.advance(1)`
-                after each replay, captures once while the rings fill and once when `cache.is_saturated`, and again
-                when `cache.generation` changes.
+            cache: it advances by one token a row.
+            static: run the fixed sequence of operations that a CUDA graph can capture: lengths are read from, and
+                advanced in, device memory, and nothing waits for the device. The caller captures once while the rings
+                fill and once when `cache.is_saturated`, again when `cache.generation` changes, calls `cache.reserve`
+                before each replay and `cache.count_replayed` after it.
 
         Returns:
             Logits [B, V].
         """
-        raise NotImplementedError
+        return self._logits(self._call(tokens_B.unsqueeze(1), cache, static)).squeeze(1)
+
+    def _call(self, tokens_BT: Tensor, cache: KVCache, static: bool = False) -> Tensor:
+        """Run every layer; hidden states [B, T, E] before the last norm."""
+        num_tokens = tokens_BT.shape[1]
+        hidden_BTE: Tensor = self.embed(tokens_BT)
+        if self.config.embedding_scale != 1.0:  # rounded to the dtype first, as the models were trained
+            hidden_BTE = hidden_BTE * torch.tensor(self.config.embedding_scale, dtype=hidden_BTE.dtype).item()
+        plans = cache.plans(num_tokens, static)
+        indices_BT = cache.lengths_B.unsqueeze(1)
+        if num_tokens > 1:
+            indices_BT = indices_BT + torch.arange(num_tokens, device=indices_BT.device)
+        turns: dict[tuple[int, int], Turn] = {}
+        for layer, turner, layer_cache in zip(self.layers, self._turner_of_layer, cache.layers, strict=True):
+            kind = layer_cache.kind
+            if (turner, kind) not in turns:
+                turns[turner, kind] = self._turners[turner].turn(cache, plans[kind], kind, indices_BT, hidden_BTE.dtype)
+            hidden_BTE = layer(hidden_BTE, layer_cache, plans[kind], turns[turner, kind])
+        cache.advance(num_tokens, static)
+        return hidden_BTE
+
+    def _logits(self, hidden_BTE: Tensor) -> Tensor:
+        config, normed_BTE = self.config, self.norm(hidden_BTE)
+        logits_BTV: Tensor = F.linear(normed_BTE, self.embed.weight) if self.head is None else self.head(normed_BTE)
+        if config.logit_scale != 1.0:
+            logits_BTV = logits_BTV * config.logit_scale
+        if config.logit_softcap is not None:
+            logits_BTV = config.logit_softcap * torch.tanh(logits_BTV / config.logit_softcap)
+        return logits_BTV
+
+    def _longest_call(self, cache: KVCache, num_tokens: int) -> int:
+        """Tokens that one call may take before its attention scores outgrow a fixed amount of memory."""
+        longest = max(cache.lengths)
+        num_stored = max(longest if kind.slots is None else min(longest, kind.slots) for kind in cache.kinds)
+        num_cells_per_token = len(cache.lengths) * self.config.num_heads * (num_stored + num_tokens)
+        return max(1, _ATTENTION_CELLS // num_cells_per_token)
+
+
+class DecoderLayer(nn.Module):
+    """Attention, then a feed-forward block, each added to the residual stream."""
+
+    def __init__(self, config: ModelConfig, linear: LinearFactory) -> None:
+        super().__init__()
+
+        def norm(exists: bool) -> Norm | None:
+            return Norm(config.hidden_size, config.norm, config.norm_eps, config.norm_bias) if exists else None
+
+        self.attn_norm = norm(config.norms_before)
+        self.attn = Attention(config, linear)
+        self.attn_post_norm = norm(config.norms_after)
+        self.mlp_norm = norm(config.norms_before and not config.parallel_block)
+        self.mlp = FeedForward(config, linear)
+        self.mlp_post_norm = norm(config.norms_after)
+        self._parallel = config.parallel_block
+        self._scale = config.residual_scale
+
+    def forward(self, hidden_BTE: Tensor, cache: LayerCache, plan: Plan, turn: Turn) -> Tensor:
+        inputs_BTE = _normed(hidden_BTE, self.attn_norm)
+        attended_BTE = self._scaled(_normed(self.attn(inputs_BTE, cache, plan, turn), self.attn_post_norm))
+        if self._parallel:
+            return hidden_BTE + attended_BTE + self._scaled(_normed(self.mlp(inputs_BTE), self.mlp_post_norm))
+        hidden_BTE = hidden_BTE + attended_BTE
+        fed_BTE = self.mlp(_normed(hidden_BTE, self.mlp_norm))
+        return hidden_BTE + self._scaled(_normed(fed_BTE, self.mlp_post_norm))
+
+    def _scaled(self, values: Tensor) -> Tensor:
+        return values if self._scale == 1.0 else values * self._scale
+
+
+def _normed(values: Tensor, norm: Norm | None) -> Tensor:
+    if norm is None:
+        return values
+    normed: Tensor = norm(values)
+    return normed
+
+
+class _Turner:
+    """Makes the `Turn` of one kind of layer for each call."""
+
+    def __init__(self, config: ModelConfig, layer: LayerConfig) -> None:
+        self._rotary = None if layer.rope is None else Rotary(layer.rope)
+        self._is_full = layer.trained_window is None
+        self._scale_beta, self._scale_tokens = config.query_scale_beta, config.query_scale_tokens
+
+    def turn(self, cache: KVCache, plan: Plan, kind: int, indices_BT: Tensor, dtype: torch.dtype) -> Turn:
+        """Rotations for tokens with these indices, and once more for the sinks where `plan` sets them apart."""
+        first, length = cache.first_position, cache.frequency_length(indices_BT.shape[1])
+        own, sinks = None, None
+        if self._rotary is not None:
+            own = self._rotary.at(indices_BT + first, dtype, length)
+            if plan.sink_queries_BT is not None:
+                sinks = self._rotary.at(plan.sink_queries_BT + first, dtype, length)
+        slots = cache.kinds[kind].slots
+        if self._is_full and slots is not None:  # distances end there, so a scale by position must as well
+            indices_BT = indices_BT.clamp(max=slots - 1)
+        return Turn(own, sinks, self._query_scale(indices_BT + first, dtype))
+
+    def _query_scale(self, positions_BT: Tensor, dtype: torch.dtype) -> Tensor | None:
+        if self._scale_beta == 0.0:
+            return None
+        scale_BT = 1.0 + self._scale_beta * torch.log1p((positions_BT // self._scale_tokens).double())
+        return scale_BT.to(dtype)[:, None, :, None]

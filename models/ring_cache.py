@@ -1,12 +1,10 @@
-"""Keys and values of the past, kept in storage that is allocated once and never moves.
+"""Keys and values of the past, in storage that is allocated once and, for bounded layers, never moves.
 
-A bounded layer is a ring: position p lives in slot p until the slots are used up, then overwrites the oldest position
-that is not a sink. A growing layer keeps position p in slot p for ever and takes storage in blocks. Positions are
-Python ints, one a row, and are never derived from how full a buffer is.
+The cache owns storage and counts tokens; `models.cache_plan` says which token lies in which slot, `models.attention`
+reads and writes one layer, `models.decoder` drives a whole call. Counts are Python ints, one a row, and are never
+derived from how full a buffer is.
 
-This module stores and says what lies where; `models.attention` reads it, `models.decoder` drives both.
-
-Shape letters: B rows of the batch, H key/value heads, S slots, T tokens of a chunk, K keys attended to, D head_dim.
+Shape letters: B rows of the batch, H key/value heads, S slots, T tokens of a chunk, D head_dim.
 """
 
 from __future__ import annotations
@@ -15,48 +13,108 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from backends.requests import CachePolicy
+from models.cache_plan import (
+    ChunkPlan,
+    DecodePlan,
+    LayerLimits,
+    Plan,
+    layer_limits,
+    plan_chunk,
+    plan_decode,
+)
 from models.config import ModelConfig
 
 GROWTH_BLOCK_SLOTS = 1024
 
 
-@dataclass(frozen=True)
-class LayerLimits:
-    """How far one layer looks and how much it keeps.
+class LayerCache:
+    """Storage of one layer: keys and values [B, H, S, D], and nothing else.
 
     Attributes:
-        window: keys a query sees, itself included, sinks apart; None sees everything.
-        sinks: first positions that stay visible for ever; 0 unless the layer is bounded though trained on everything.
-        slots: positions the layer has room for; None grows.
+        limits: how far the layer looks and how much it keeps.
+        kind: index into `KVCache.kinds`; layers of one kind share a plan.
     """
 
-    window: int | None
-    sinks: int
-    slots: int | None
+    def __init__(self, limits: LayerLimits, kind: int, keys_BHSD: Tensor, values_BHSD: Tensor) -> None:
+        self.limits = limits
+        self.kind = kind
+        self.keys_BHSD = keys_BHSD
+        self.values_BHSD = values_BHSD
+
+    @property
+    def num_slots(self) -> int:
+        return self.keys_BHSD.shape[2]
+
+    @property
+    def nbytes(self) -> int:
+        return self.keys_BHSD.nbytes + self.values_BHSD.nbytes
+
+    def read(self, columns: slice) -> tuple[Tensor, Tensor]:
+        """Views of the keys and values in some slots."""
+        return self.keys_BHSD[:, :, columns], self.values_BHSD[:, :, columns]
+
+    def write_token(self, plan: DecodePlan, keys_BH1D: Tensor, values_BH1D: Tensor) -> None:
+        """Store one token a row."""
+        slots_B = plan.slots_B
+        if len(slots_B) == 1:  # a third of the time of the general case, on CPU
+            self.keys_BHSD.index_copy_(2, slots_B, keys_BH1D)
+            self.values_BHSD.index_copy_(2, slots_B, values_BH1D)
+        else:
+            rows_B = torch.arange(len(slots_B), device=slots_B.device)
+            self.keys_BHSD[rows_B, :, slots_B] = keys_BH1D.squeeze(2)
+            self.values_BHSD[rows_B, :, slots_B] = values_BH1D.squeeze(2)
+
+    def write_chunk(self, plan: ChunkPlan, keys_BHTD: Tensor, values_BHTD: Tensor) -> None:
+        """Copy the tokens that stay visible; a view of the chunk would keep all of it alive."""
+        rows_N, tokens_N, slots_N = plan.kept_rows_N, plan.kept_tokens_N, plan.kept_slots_N
+        self.keys_BHSD[rows_N, :, slots_N] = keys_BHTD[rows_N, :, tokens_N]
+        self.values_BHSD[rows_N, :, slots_N] = values_BHTD[rows_N, :, tokens_N]
+
+    def resize(self, num_slots: int, fill: float) -> None:
+        """Move to storage of another size, keeping what fits."""
+        self.keys_BHSD = _resized(self.keys_BHSD, num_slots, fill)
+        self.values_BHSD = _resized(self.values_BHSD, num_slots, fill)
+
+    def load(self, keys_BHSD: Tensor, values_BHSD: Tensor, fill: float) -> None:
+        """Overwrite in place: the given slots, and emptiness in those behind them."""
+        num_filled = keys_BHSD.shape[2]
+        for storage_BHSD, given_BHSD in ((self.keys_BHSD, keys_BHSD), (self.values_BHSD, values_BHSD)):
+            storage_BHSD[:, :, :num_filled] = given_BHSD
+            storage_BHSD[:, :, num_filled:] = fill
 
 
-def layer_limits(config: ModelConfig, policy: CachePolicy, window: int, sinks: int) -> tuple[LayerLimits, ...]:
-    """Limits of every layer under a policy; the bytes they cost are `models.sizing.kv_bytes`."""
-    raise NotImplementedError
+def _resized(old_BHSD: Tensor, num_slots: int, fill: float) -> Tensor:
+    batch_size, num_heads, num_old, head_dim = old_BHSD.shape
+    new_BHSD = old_BHSD.new_full((batch_size, num_heads, num_slots, head_dim), fill)
+    num_kept = min(num_slots, num_old)
+    new_BHSD[:, :, :num_kept] = old_BHSD[:, :, :num_kept]
+    return new_BHSD
 
 
 @dataclass(frozen=True)
 class CacheSnapshot:
-    """Exact copy of a cache at one moment: the positions and every slot then filled.
+    """Exact copy of a cache at one moment.
 
     Attributes:
-        positions: tokens fed, one a row.
-        nbytes: of the copies.
+        lengths: tokens fed, one a row.
+        first_position: of the first of them.
+        layers: keys and values of every slot then filled, one pair a layer.
     """
 
-    positions: tuple[int, ...]
-    nbytes: int
+    lengths: tuple[int, ...]
+    first_position: int
+    layers: tuple[tuple[Tensor, Tensor], ...]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(keys.nbytes + values.nbytes for keys, values in self.layers)
 
 
 class KVCache:
-    """Keys and values of every layer of one model, for a batch of rows with independent positions.
+    """Keys and values of every layer of one model, for a batch of rows with independent lengths.
 
     Args:
         config: the model.
@@ -64,8 +122,18 @@ class KVCache:
         batch_size: rows B.
         dtype: of the stored keys and values.
         device: where they live.
-        fill: what an empty slot holds. NaN makes any read of one visible; leave 0 for `decode_step(static=True)`,
-            which multiplies empty slots by a zero weight while the rings are filling.
+        fill: what an empty slot holds. NaN makes any read of one visible; it must be finite for rows of different
+            lengths and for `Decoder.decode_step(static=True)`, which give empty slots a weight of zero.
+        first_position: rotary position of the first token fed.
+        planned_length: tokens that will surely be fed (a whole prompt, before its first chunk). Only rotary kinds whose
+            frequencies depend on the length of the text ask for it.
+
+    Attributes:
+        kinds: the distinct limits among the layers; one plan each serves a whole call.
+        layers: storage, in the model's order.
+        lengths: tokens fed, one a row.
+        lengths_B: the same on the device, at an address that stays, for captured graphs.
+        generation: counts the times storage moved (growing layers only); a captured graph is valid for one.
 
     Raises:
         ValueError: a window below 1, negative sinks, or no rows.
@@ -81,55 +149,151 @@ class KVCache:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
         fill: float = 0.0,
+        first_position: int = 0,
+        planned_length: int = 0,
     ) -> None:
-        self.positions: list[int] = [0] * batch_size
-        """Tokens ever fed, one a row: also the position of the next token."""
+        for name, value, least in (("window", window, 1), ("sinks", sinks, 0), ("batch size", batch_size, 1)):
+            if value < least:
+                raise ValueError(f"{name} of {value} is below {least}; choose {least} or more")
+        limits = layer_limits(config, policy, window, sinks)
+        self.kinds = tuple(dict.fromkeys(limits))
+        self.lengths = [0] * batch_size
+        self.lengths_B = torch.zeros(batch_size, dtype=torch.int64, device=device)
+        self.first_position = first_position
+        self.planned_length = planned_length
+        self.generation = 0
+        self._group = config.num_heads // config.num_kv_heads
+        self._fill = fill
+
+        def storage(limit: LayerLimits) -> Tensor:
+            shape = (batch_size, config.num_kv_heads, limit.slots or 0, config.head_dim)
+            return torch.full(shape, fill, dtype=dtype, device=device)
+
+        self.layers = tuple(
+            LayerCache(limit, self.kinds.index(limit), storage(limit), storage(limit)) for limit in limits
+        )
+
+    @property
+    def positions(self) -> list[int]:
+        """Rotary position of the next token, one a row: the tokens ever fed, plus where the text begins."""
+        return [self.first_position + length for length in self.lengths]
 
     @property
     def position(self) -> int:
-        """Tokens ever fed to a cache of one row (or whose rows agree)."""
-        raise NotImplementedError
+        """Position of the next token where the rows agree.
+
+        Raises:
+            ValueError: rows of different lengths.
+        """
+        if len(set(self.lengths)) > 1:
+            raise ValueError(f"rows have lengths {self.lengths}; ask for `positions`")
+        return self.positions[0]
 
     @property
     def nbytes(self) -> int:
-        """Bytes allocated: for bounded layers equal to `models.sizing.kv_bytes` from the first token on."""
-        raise NotImplementedError
+        """Bytes allocated. Bounded layers have all of theirs from the start, to the byte of `models.sizing`."""
+        return sum(layer.nbytes for layer in self.layers)
 
     @property
     def held_nbytes(self) -> int:
-        """Bytes of the slots that hold a position now."""
-        raise NotImplementedError
+        """Bytes of the slots that hold a token now, over all rows."""
+        return sum(
+            min(length, layer.num_slots) * (layer.nbytes // max(layer.num_slots * len(self.lengths), 1))
+            for layer in self.layers
+            for length in self.lengths
+        )
 
     @property
     def is_saturated(self) -> bool:
-        """Whether every slot of every row is filled, so that a decode step needs no mask and its addresses are final."""
-        raise NotImplementedError
+        """Whether the next token finds or makes every ring full, so that bounded layers need no mask from here on."""
+        return all(min(self.lengths) >= kind.slots - 1 for kind in self.kinds if kind.slots is not None)
 
-    @property
-    def generation(self) -> int:
-        """Counts the times storage moved (growing layers only); a captured graph is valid for one generation."""
-        raise NotImplementedError
+    def plans(self, num_tokens: int, static: bool = False) -> tuple[Plan, ...]:
+        """What a call of `num_tokens` tokens a row does, one plan a kind. Makes room in growing layers first."""
+        self.reserve(max(self.lengths) + num_tokens)
+        if num_tokens > 1:
+            device = self.lengths_B.device
+            return tuple(plan_chunk(kind, self.lengths, num_tokens, self._group, device) for kind in self.kinds)
+        return tuple(
+            plan_decode(kind, self.lengths, self.lengths_B, self._num_slots(kind), static) for kind in self.kinds
+        )
 
-    def reset(self) -> None:
-        """Forget everything; storage stays where it is."""
-        raise NotImplementedError
+    def frequency_length(self, num_tokens: int) -> int:
+        """Length of the text that rotary frequencies are for, in a call of `num_tokens` tokens a row."""
+        return self.first_position + max(self.planned_length, max(self.lengths) + num_tokens)
 
-    def set_position(self, position: int) -> None:
-        """Pretend `position` tokens went before, none of them kept: to test far positions. Only on an empty cache."""
-        raise NotImplementedError
+    def advance(self, num_tokens: int, static: bool = False) -> None:
+        """Count tokens as fed; the decoder calls it. `static` counts on the device alone, as a captured graph does."""
+        self.lengths_B += num_tokens
+        if not static:
+            self.count_replayed(num_tokens)
 
-    def advance(self, num_tokens: int) -> None:
-        """Count tokens as fed. The decoder does this itself, except for a replayed graph, whose caller does."""
-        raise NotImplementedError
+    def count_replayed(self, num_tokens: int) -> None:
+        """Count on the host what a replayed graph has counted on the device."""
+        self.lengths = [length + num_tokens for length in self.lengths]
+
+    def reset(self, first_position: int = 0, planned_length: int = 0) -> None:
+        """Forget everything. Rings stay where they are; growing layers give their storage back."""
+        self._set_lengths([0] * len(self.lengths), first_position)
+        self.planned_length = planned_length
+        for layer in self.layers:
+            if layer.limits.slots is None:
+                layer.resize(0, self._fill)
+            else:  # not for tidiness: a zero weight times an old infinity would be NaN
+                layer.keys_BHSD.fill_(self._fill)
+                layer.values_BHSD.fill_(self._fill)
+        self.generation += any(kind.slots is None for kind in self.kinds)
 
     def snapshot(self, device: torch.device | str | None = None) -> CacheSnapshot:
-        """Copy positions and filled slots, to `device` if given."""
-        raise NotImplementedError
+        """Copy every filled slot, to `device` if given."""
+        longest = max(self.lengths)
+        return CacheSnapshot(
+            tuple(self.lengths),
+            self.first_position,
+            tuple(
+                (_copy(layer.keys_BHSD[:, :, :longest], device), _copy(layer.values_BHSD[:, :, :longest], device))
+                for layer in self.layers
+            ),
+        )
 
     def restore(self, snapshot: CacheSnapshot) -> None:
-        """Put the cache back to the very state of `snapshot`; a snapshot can be restored any number of times."""
-        raise NotImplementedError
+        """Return to the very state of `snapshot`, of this or an equally built cache, as often as wanted.
+
+        Raises:
+            ValueError: a snapshot of another number of rows.
+        """
+        if len(snapshot.lengths) != len(self.lengths):
+            raise ValueError(f"snapshot of {len(snapshot.lengths)} rows does not fit a cache of {len(self.lengths)}")
+        self.reserve(max(snapshot.lengths))
+        self._set_lengths(list(snapshot.lengths), snapshot.first_position)
+        for layer, (keys_BHSD, values_BHSD) in zip(self.layers, snapshot.layers, strict=True):
+            layer.load(keys_BHSD, values_BHSD, self._fill)
 
     def copy_row(self, source: int, targets: Sequence[int]) -> None:
-        """Make rows `targets` equal to row `source`, position included: one prefill, several drafts."""
-        raise NotImplementedError
+        """Make rows `targets` equal to row `source`, its length included: one prefill, several drafts."""
+        for layer in self.layers:
+            for target in targets:
+                layer.keys_BHSD[target] = layer.keys_BHSD[source]
+                layer.values_BHSD[target] = layer.values_BHSD[source]
+        for target in targets:
+            self.lengths[target] = self.lengths[source]
+        self._set_lengths(self.lengths, self.first_position)
+
+    def _num_slots(self, kind: LayerLimits) -> int:
+        return next(layer.num_slots for layer in self.layers if layer.limits == kind)
+
+    def reserve(self, num_tokens: int) -> None:
+        """Give growing layers room for `num_tokens`, in whole blocks."""
+        growing = [layer for layer in self.layers if layer.limits.slots is None and layer.num_slots < num_tokens]
+        for layer in growing:
+            layer.resize(-(-num_tokens // GROWTH_BLOCK_SLOTS) * GROWTH_BLOCK_SLOTS, self._fill)
+        self.generation += bool(growing)
+
+    def _set_lengths(self, lengths: list[int], first_position: int) -> None:
+        self.lengths = lengths
+        self.lengths_B.copy_(torch.tensor(lengths))
+        self.first_position = first_position
+
+
+def _copy(tensor: Tensor, device: torch.device | str | None) -> Tensor:
+    return tensor.to(device or tensor.device, copy=True).contiguous()
