@@ -12,7 +12,8 @@ from tokenizers import Tokenizer
 
 from backends.errors import ModelFileError, UnsupportedModelError
 from models.detokenizer import decode
-from models.gguf_reader import GgufFile, read_gguf
+from models.gguf_reader import GgufFile
+from models.model_files import ModelFiles
 from models.sentencepiece_model import read_sentencepiece
 from models.special_tokens import (
     SHOWN_CONTROL_TOKENS,
@@ -68,16 +69,14 @@ class TextTokenizer:
         return decode(self.pieces, token_ids)
 
 
-def load_tokenizer(source: Path | GgufFile) -> TextTokenizer:
-    """Build the tokenizer of a model: a Hugging Face folder, a GGUF file, or one already open.
+def load_tokenizer(files: ModelFiles) -> TextTokenizer:
+    """Build the tokenizer of a model: a folder's own, or one from a GGUF file's vocabulary.
 
     Raises:
         ModelFileError: the model has no tokenizer, or it is damaged.
         UnsupportedModelError: the tokenizer is of a kind that cannot be read here.
     """
-    if isinstance(source, GgufFile):
-        return _from_gguf(source)
-    return _from_folder(source) if source.is_dir() else _from_gguf(read_gguf(source))
+    return _from_folder(files.path) if files.gguf is None else _from_gguf(files.gguf)
 
 
 def _from_gguf(gguf: GgufFile) -> TextTokenizer:

@@ -1,0 +1,233 @@
+"""The text a chat becomes for one model: its own template, or one given by hand, rendered as transformers renders it.
+
+Knows text only; tokens are `models.prompt`. What a template may do is `models.template_sandbox`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from jinja2 import TemplateError, TemplateSyntaxError
+
+from backends.errors import BadRequestError, ModelFileError
+from backends.requests import Message
+from models.gguf_reader import GgufFile
+from models.model_files import ModelFiles
+from models.template_sandbox import CompiledTemplate, RaisedByTemplateError
+from models.token_names import folder_token_names, gguf_token_names, read_json
+
+_BETWEEN_MERGED = "\n\n"
+_PROBE = "ringside-probe"
+_SPARE_CHARACTERS = 1_000_000
+EXPRESSION_ERRORS = (
+    TemplateError,
+    TypeError,
+    ValueError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+    MemoryError,
+)
+"""What the expressions of a template can raise: it is a program of someone else's."""
+
+
+class ChatTemplate:
+    """A template with the special tokens it names.
+
+    Attributes:
+        source: its Jinja text.
+        origin: where it came from, for messages.
+        has_system_role: whether a system message appears in what it writes.
+    """
+
+    def __init__(self, source: str, origin: str, token_names: dict[str, str]) -> None:
+        """Compile a template and find out what it can say.
+
+        Raises:
+            ModelFileError: it is not a valid template.
+        """
+        self.source = source
+        self.origin = origin
+        self._token_names = token_names
+        try:
+            self._template = CompiledTemplate(source)
+        except TemplateSyntaxError as error:
+            raise ModelFileError(
+                f"The chat template of {origin} is broken at line {error.lineno}: {error.message}",
+                "Give another one by hand.",
+            ) from error
+        self._takes_parts = not self._shows("user", as_parts=False) and self._shows("user", as_parts=True)
+        self.has_system_role = self._shows("system", self._takes_parts)
+
+    @classmethod
+    def find(cls, files: ModelFiles, override: str | None = None) -> ChatTemplate | None:
+        """Return a model's template, or None for a base model, which only continues text.
+
+        Looked for in this order: one given by hand; in a folder, `chat_template.jinja`, `tokenizer_config.json`,
+        `chat_template.json`; in a GGUF file, `tokenizer.chat_template`. Of several named ones it is "default".
+
+        Args:
+            files: the model.
+            override: Jinja text given by hand.
+
+        Raises:
+            ModelFileError: the template found is broken.
+        """
+        named = find_templates(files)
+        source = override or named.get("default") or next(iter(named.values()), None)
+        if source is None:
+            return None
+        names = folder_token_names(files.path) if files.gguf is None else gguf_token_names(files.gguf)
+        return cls(source, "these settings" if override else str(files.path), names)
+
+    def render(
+        self, messages: Sequence[Message], add_generation_prompt: bool = True, continue_last: bool = False
+    ) -> str:
+        """Return the chat as text.
+
+        Where the template has no system role, the system text goes before the first user message; where it insists on
+        turns that alternate, neighbours of one role are joined.
+
+        Args:
+            messages: oldest first.
+            add_generation_prompt: open the assistant's turn at the end.
+            continue_last: the last message is the assistant's and is to be continued: the text ends exactly where it
+                ends, after the opening that the model saw when it wrote it.
+
+        Raises:
+            BadRequestError: the template refuses these messages, or does not come to an end.
+        """
+        if continue_last and messages and messages[-1].role == "assistant":
+            return self.render(messages[:-1], add_generation_prompt=True) + messages[-1].text
+        if not self.has_system_role:
+            messages = fold_system(messages)
+        try:
+            return self._write(messages, add_generation_prompt)
+        except RaisedByTemplateError as error:
+            repaired = alternating(messages)
+            if repaired == list(messages):
+                raise self._refusal(error) from error
+        except EXPRESSION_ERRORS as error:
+            raise self._refusal(error) from error
+        try:
+            return self._write(repaired, add_generation_prompt)
+        except EXPRESSION_ERRORS as error:
+            raise self._refusal(error) from error
+
+    def _write(self, messages: Sequence[Message], add_generation_prompt: bool) -> str:
+        contents = [_parts(each.text) if self._takes_parts else each.text for each in messages]
+        dicts = [{"role": each.role, "content": content} for each, content in zip(messages, contents, strict=True)]
+        max_characters = _SPARE_CHARACTERS + 4 * sum(len(each.text) for each in messages)
+        return self._template.render(
+            max_characters,
+            messages=dicts,
+            tools=None,
+            documents=None,
+            add_generation_prompt=add_generation_prompt,
+            **self._token_names,
+        )
+
+    def _shows(self, role: str, as_parts: bool) -> bool:
+        """Whether a message of this role, written in this form, appears in the prompt."""
+        content = _parts(_PROBE) if as_parts else _PROBE
+        chat = [{"role": role, "content": content}]
+        if role == "system":
+            chat.append({"role": "user", "content": _parts("?") if as_parts else "?"})
+        try:
+            return _PROBE in self._template.render(
+                _SPARE_CHARACTERS,
+                messages=chat,
+                tools=None,
+                documents=None,
+                add_generation_prompt=True,
+                **self._token_names,
+            )
+        except EXPRESSION_ERRORS:
+            return False
+
+    def _refusal(self, error: Exception) -> BadRequestError:
+        reason = str(error).rstrip(".") or type(error).__name__
+        return BadRequestError(
+            f"The chat template of {self.origin} does not take this chat: {reason}.",
+            "Edit the chat, or give another template by hand.",
+        )
+
+
+def find_templates(files: ModelFiles) -> dict[str, str]:
+    """Return every template a model brings, by name, in order of precedence; empty for a base model.
+
+    Raises:
+        ModelFileError: a file that should hold them cannot be read.
+    """
+    named = _folder_templates(files.path) if files.gguf is None else _gguf_templates(files.gguf)
+    return {name: source for name, source in named.items() if source.strip()}
+
+
+def _folder_templates(folder: Path) -> dict[str, str]:
+    beside = {path.stem: _read_text(path) for path in sorted(folder.glob("additional_chat_templates/*.jinja"))}
+    own = folder / "chat_template.jinja"
+    if own.is_file():
+        return {"default": _read_text(own)} | beside
+    for name in ("tokenizer_config.json", "chat_template.json"):
+        match read_json(folder / name).get("chat_template"):
+            case str(source):
+                return {"default": source} | beside
+            case list(entries):
+                return {str(entry["name"]): str(entry["template"]) for entry in entries if _is_named(entry)} | beside
+            case _:
+                pass
+    return beside
+
+
+def _is_named(entry: object) -> bool:
+    return isinstance(entry, dict) and {"name", "template"} <= entry.keys()
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ModelFileError(f"{path} cannot be read: {error}.", "Download it again.") from error
+
+
+def _gguf_templates(gguf: GgufFile) -> dict[str, str]:
+    key = "tokenizer.chat_template"
+    named = {name[len(key) + 1 :]: str(gguf.metadata[name]) for name in gguf.metadata if name.startswith(f"{key}.")}
+    return {"default": str(gguf.metadata[key])} | named if key in gguf.metadata else named
+
+
+def fold_system(messages: Sequence[Message]) -> list[Message]:
+    """Put system texts in front of the user message that follows, for templates that know no system role."""
+    folded: list[Message] = []
+    waiting: list[str] = []
+    for message in messages:
+        if message.role == "system":
+            waiting.append(message.text)
+        elif message.role == "user" and waiting:
+            folded.append(replace(message, text=_BETWEEN_MERGED.join([*waiting, message.text])))
+            waiting = []
+        else:
+            folded.append(message)
+    return [*folded, Message("user", _BETWEEN_MERGED.join(waiting))] if waiting else folded
+
+
+def alternating(messages: Sequence[Message]) -> list[Message]:
+    """Join neighbours of one role, and let a user begin, for templates that insist on turns."""
+    joined: list[Message] = []
+    for message in messages:
+        if joined and joined[-1].role == message.role:
+            joined[-1] = Message(message.role, joined[-1].text + _BETWEEN_MERGED + message.text)
+        else:
+            joined.append(message)
+    first = next((place for place, message in enumerate(joined) if message.role != "system"), None)
+    if first is not None and joined[first].role == "assistant":
+        joined.insert(first, Message("user", ""))
+    return joined
+
+
+def _parts(text: str) -> list[dict[str, str]]:
+    """Return content as the list of parts that some multimodal templates insist on."""
+    return [{"type": "text", "text": text}]

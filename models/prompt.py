@@ -1,0 +1,173 @@
+"""A chat as the token ids a model continues: the same for every backend, whatever does the tokenising.
+
+Replies come back as the very ids the model produced, not as their text tokenised again: half a word stays the same half
+word, and the keys already in the cache stay valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from backends.errors import BadRequestError
+from backends.requests import Message
+from models.chat_template import ChatTemplate
+
+Encode = Callable[[str], list[int]]
+"""Ids of a text: special tokens spelled in it become those tokens, and no BOS is added."""
+
+_TURN_BREAK = "\n\n"
+_ANCHORS = ("\n", ".", "a")
+
+
+def build_prompt(
+    messages: Sequence[Message], template: ChatTemplate | None, encode: Encode, bos_id: int | None, adds_bos: bool
+) -> list[int]:
+    """Return the ids of a chat, ready for the next reply.
+
+    If the last message is the assistant's, the ids end exactly where it ends, so that the reply goes on from there.
+    Without a template (a base model) the texts simply follow one another.
+
+    Args:
+        messages: oldest first; replies with `token_ids` are spliced in as those where the template leaves them whole.
+        template: None for a base model.
+        encode: see `Encode`.
+        bos_id: the token that begins a sequence; None where there is none.
+        adds_bos: whether the model expects it; it is put first unless the template wrote it, and nowhere else.
+
+    Raises:
+        BadRequestError: the template refuses these messages.
+    """
+    pieces = _continued_text(messages) if template is None else _chat_pieces(messages, template)
+    ids = _encode_pieces(pieces, encode)
+    if adds_bos and bos_id is not None and ids[:1] != [bos_id]:
+        ids.insert(0, bos_id)
+    return ids
+
+
+def text_of(content: object) -> str:
+    """Return the text of a message's content as clients send it: a string, nothing, or a list of text parts.
+
+    Raises:
+        BadRequestError: a part is of a kind other than text.
+    """
+    match content:
+        case None:
+            return ""
+        case str():
+            return content
+        case list():
+            return "".join(_text_of_part(part) for part in content)
+        case _:
+            raise BadRequestError(f"A message cannot be made of a {type(content).__name__}.", "Send text.")
+
+
+def _text_of_part(part: object) -> str:
+    match part:
+        case str():
+            return part
+        case {"type": "text", "text": str(text)}:
+            return text
+        case {"type": kind}:
+            raise BadRequestError(f"A message part of type {kind!r} is not text, which is all this model takes.")
+        case _:
+            raise BadRequestError(f"A message part has no type: {part!r}.")
+
+
+def _continued_text(messages: Sequence[Message]) -> list[str | tuple[int, ...]]:
+    """Return the texts one after the other, with a blank line wherever someone else's text ends and a new one begins.
+
+    Only a user's text flows straight into the reply that continues it.
+    """
+    pieces: list[str | tuple[int, ...]] = []
+    for place, message in enumerate(messages):
+        if place and not (message.role == "assistant" and messages[place - 1].role == "user"):
+            pieces.append(_TURN_BREAK)
+        pieces.append(message.text if message.token_ids is None else message.token_ids)
+    return pieces
+
+
+def _chat_pieces(messages: Sequence[Message], template: ChatTemplate) -> list[str | tuple[int, ...]]:
+    """Return the rendered chat, cut where replies are known as ids."""
+    known = {place: message.token_ids for place, message in enumerate(messages) if message.token_ids}
+    plain = _render(messages, template)
+    for places in (list(known), [place for place in known if _stays_whole(messages, template, plain, [place])]):
+        if places and (pieces := _spliced(messages, template, plain, places)) is not None:
+            return pieces
+    return [plain]
+
+
+def _render(messages: Sequence[Message], template: ChatTemplate) -> str:
+    return template.render(messages, add_generation_prompt=True, continue_last=True)
+
+
+def _stays_whole(messages: Sequence[Message], template: ChatTemplate, plain: str, places: list[int]) -> bool:
+    return _spliced(messages, template, plain, places) is not None
+
+
+def _spliced(
+    messages: Sequence[Message], template: ChatTemplate, plain: str, places: list[int]
+) -> list[str | tuple[int, ...]] | None:
+    """Return the rendering with the replies at these places as ids; None if the template changes or drops one.
+
+    Each reply is rendered as a marker. Where markers replaced by texts give the plain rendering, the template copies
+    these replies as they are, and what lies between the markers is all that needs tokenising.
+    """
+    markers = _markers(messages, len(places))
+    marked = list(messages)
+    for marker, place in zip(markers, places, strict=True):
+        marked[place] = replace(messages[place], text=marker)
+    rest = _render(marked, template)
+    pieces: list[str | tuple[int, ...]] = []
+    texts: list[str] = []
+    for marker, place in zip(markers, places, strict=True):
+        before, found, rest = rest.partition(marker)
+        if not found or (token_ids := messages[place].token_ids) is None:
+            return None
+        pieces += [before, token_ids]
+        texts += [before, messages[place].text]
+    return [*pieces, rest] if "".join([*texts, rest]) == plain else None
+
+
+def _markers(messages: Sequence[Message], count: int) -> list[str]:
+    """Return texts that stand in no message; private-use characters, which templates neither trim nor split at."""
+    fence = "\ue000"
+    while any(fence in message.text for message in messages):
+        fence += "\ue000"
+    return [f"{fence}{number}\ue001" for number in range(count)]
+
+
+def _encode_pieces(pieces: Sequence[str | tuple[int, ...]], encode: Encode) -> list[int]:
+    ids: list[int] = []
+    for piece in _joined_texts(pieces):
+        if not isinstance(piece, str):
+            ids.extend(piece)
+        else:
+            ids.extend(_encode_after(piece, encode) if ids else encode(piece))
+    return ids
+
+
+def _joined_texts(pieces: Sequence[str | tuple[int, ...]]) -> list[str | tuple[int, ...]]:
+    """Join neighbouring texts, which may share tokens, and drop empty pieces."""
+    joined: list[str | tuple[int, ...]] = []
+    for piece in pieces:
+        if joined and isinstance(piece, str) and isinstance(last := joined[-1], str):
+            joined[-1] = last + piece
+        elif piece:
+            joined.append(piece)
+    return joined
+
+
+def _encode_after(text: str, encode: Encode) -> list[int]:
+    """Tokenise text that follows other tokens, where no space is to be put in front of it.
+
+    Some SentencePiece models spell a text with a space before its first word. To be rid of it the text is tokenised
+    behind an anchor that it does not merge with (transformers' chat encoding does the same).
+    """
+    if len(encode("\n")) == len(encode("a\n")) - len(encode("a")):
+        return encode(text)
+    for anchor in _ANCHORS:
+        before, both = encode(anchor), encode(anchor + text)
+        if both[: len(before)] == before:
+            return both[len(before) :]
+    return encode(text)
