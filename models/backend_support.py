@@ -1,0 +1,58 @@
+"""Which backend can run a model, and what llama.cpp makes of its architecture. Imports no engine."""
+
+from __future__ import annotations
+
+from backends.errors import ModelFileError, UnsupportedModelError
+from models.model_files import ModelFiles
+
+_RING_ENCODINGS = frozenset(
+    {"F32", "F16", "BF16", "F64", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4"}
+    | {"Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "TQ1_0", "TQ2_0", "IQ4_NL", "IQ4_XS"}
+    | {"IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"}
+)
+_RING_FOLDER_ENCODINGS = _RING_ENCODINGS | {"U8"}  # gpt-oss keeps its mxfp4 blocks as bytes
+_INTEGER_ENCODINGS = frozenset({"I8", "I16", "I32", "I64", "BOOL"})  # buffers beside the weights, never read
+
+_SLIDING_IN_LLAMACPP = frozenset(
+    {"gemma2", "gemma3", "gemma3n", "gemma4", "llama4", "gpt-oss", "cohere2", "cohere2moe", "olmo2", "exaone-moe"}
+    | {"afmoe", "mellum", "laguna", "plamo3", "smallthinker", "muse-glimmer", "granite_swa", "maple", "mimo2"}
+    | {"step35", "spark2_5", "dots3note", "deepseek4", "lfm2", "lfm2moe"}
+)
+"""Architectures with a window in llama.cpp 0c1e57098 (that of llama-cpp-python 0.3.36): its setters of `swa_type`."""
+_EXAONE4_SLIDING_LAYERS = 64  # llama.cpp slides the 32B model only
+
+
+def slides_in_llamacpp(architecture: str, num_layers: int) -> bool:
+    """Whether llama.cpp honours the sliding window of a GGUF architecture; of "llama" (Mistral) and "phi3" it does not."""
+    if architecture == "exaone4":
+        return num_layers == _EXAONE4_SLIDING_LAYERS
+    return architecture in _SLIDING_IN_LLAMACPP
+
+
+def runnable_by(files: ModelFiles) -> dict[str, str | None]:
+    """Return, for each backend that takes models, None if it can run this one, else the reason in one sentence.
+
+    Whether a backend's library is installed is another matter: see `backends.registry`.
+    """
+    return {"ring": _why_not_ring(files), "llamacpp": _why_not_llamacpp(files)}
+
+
+def _why_not_ring(files: ModelFiles) -> str | None:
+    try:
+        files.config()
+    except (UnsupportedModelError, ModelFileError) as error:
+        return error.message
+    readable = _RING_ENCODINGS if files.kind == "gguf" else _RING_FOLDER_ENCODINGS
+    unreadable = sorted(set(files.weights.encodings) - readable - _INTEGER_ENCODINGS)
+    if unreadable:
+        return f"{files.name} stores weights as {', '.join(unreadable)}, which the ring backend cannot read."
+    return None
+
+
+def _why_not_llamacpp(files: ModelFiles) -> str | None:
+    if files.gguf is None:
+        return f"{files.name} is a safetensors folder; llama.cpp reads GGUF files only."
+    kind = str(files.gguf.metadata.get("general.type", "model"))
+    if kind != "model" or files.gguf.architecture == "clip":
+        return f"{files.name} holds no language model (general.type is {kind!r})."
+    return None

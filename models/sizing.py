@@ -1,0 +1,178 @@
+"""How large a model gets: slots and bytes of its cache under a policy, and what the page tells before loading.
+
+Plain arithmetic on a `ModelConfig`; nothing is loaded and nothing measured. The ring cache allocates exactly these
+bytes, and the tests hold it to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from backends.requests import CachePolicy, LoadRequest
+from models.backend_support import slides_in_llamacpp
+from models.config import ModelConfig
+from models.estimate_warnings import warnings_for
+
+if TYPE_CHECKING:
+    from models.model_files import ModelFiles
+
+COMPARED_TOKENS = (10_000, 100_000, 1_000_000)
+"""Lengths at which the page says what a cache without a ring would take."""
+_LLAMACPP_CELLS_STEP = 256  # llama.cpp rounds caches up to this
+_LLAMACPP_BATCH_TOKENS = 128  # our prefill chunk, part of its sliding caches
+_LLAMACPP_LEAST_DISCARD_TOKENS = 64
+
+
+def layer_slots(config: ModelConfig, policy: CachePolicy, window: int, sinks: int, tokens: int) -> tuple[int, ...]:
+    """Return the slots each layer has set aside after `tokens` tokens.
+
+    A bounded layer has all of its slots from the start: min(trained window, W) where it slides, S + W where it was
+    trained on everything. A growing layer has one a token.
+
+    Example: a sliding layer (512) and a full one, W = 1,024, S = 4, after 5,000 tokens: (512, 1028) under "ring",
+    (512, 5000) under "as trained", (5000, 5000) under "full".
+    """
+    return tuple(_slots(layer.trained_window, policy, window, sinks, tokens) for layer in config.layers)
+
+
+def kv_bytes(
+    config: ModelConfig, policy: CachePolicy, window: int, sinks: int, tokens: int, bytes_per_element: int
+) -> int:
+    """Return the bytes of keys and values set aside after `tokens` tokens, for one sequence.
+
+    2 * kv_heads * head_dim * bytes per element, for every slot of every layer.
+    """
+    return sum(layer_slots(config, policy, window, sinks, tokens)) * _slot_bytes(config, bytes_per_element)
+
+
+def kv_held_bytes(
+    config: ModelConfig, policy: CachePolicy, window: int, sinks: int, tokens: int, bytes_per_element: int
+) -> int:
+    """Return the bytes of the slots that hold a token: less than `kv_bytes` while the rings are filling."""
+    slots = layer_slots(config, policy, window, sinks, tokens)
+    return sum(min(count, tokens) for count in slots) * _slot_bytes(config, bytes_per_element)
+
+
+def kv_bytes_per_token(config: ModelConfig, bytes_per_element: int) -> int:
+    """Return what one token adds to a cache that keeps everything."""
+    return len(config.layers) * _slot_bytes(config, bytes_per_element)
+
+
+def kv_element_bytes(request: LoadRequest, on_gpu: bool) -> int:
+    """Return the bytes of one stored key or value number: 16 bits on a GPU and in llama.cpp, else as the weights."""
+    if request.backend == "llamacpp" or request.precision in ("bfloat16", "float16"):
+        return 2
+    return 2 if on_gpu and request.precision != "float32" else 4
+
+
+def held_weights_bytes(files: ModelFiles, request: LoadRequest, on_gpu: bool) -> int:
+    """Return the bytes of the weights once loaded; norms and scales, a fraction of a per cent, are not told apart."""
+    sizes = files.weights
+    if request.backend == "llamacpp":
+        return sizes.num_bytes
+    per_element = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 1}.get(request.precision)
+    if per_element is None:  # "auto": int8 for quantised files on a CPU, else as stored, at most 16 bits on a GPU
+        stored_bits = 8 * sizes.num_bytes / max(1, sizes.num_elements)
+        per_element = 2 if on_gpu else 1 if stored_bits < 12 else 2 if stored_bits < 24 else 4
+    return sizes.num_elements * per_element
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What the page says before a model is loaded. Bytes of one sequence.
+
+    Attributes:
+        weights_bytes: as held after loading.
+        kv_bytes: keys and values under the chosen policy, once the window is full (of a growing policy, at
+            `growing_context_tokens`); None where the architecture is unknown here.
+        kv_full_bytes: number of tokens -> bytes of a cache that keeps everything.
+        kv_policy_bytes: the same lengths -> bytes under the chosen policy.
+        fits: whether weights and `kv_bytes` fit in the free memory; None where that is unknown.
+        full_cache_outgrows_at_tokens: length at which weights and a cache that keeps everything would exceed the free
+            memory; None where unknown or never.
+        warnings: sentences, the most important first.
+    """
+
+    weights_bytes: int
+    kv_bytes: int | None
+    kv_full_bytes: Mapping[int, int]
+    kv_policy_bytes: Mapping[int, int]
+    fits: bool | None
+    full_cache_outgrows_at_tokens: int | None
+    warnings: tuple[str, ...]
+
+
+def estimate(
+    config: ModelConfig | None,
+    weights_bytes: int,
+    request: LoadRequest,
+    *,
+    has_chat_template: bool,
+    free_bytes: int | None = None,
+    on_gpu: bool = False,
+) -> Estimate:
+    """Estimate memory and gather what the person should know first.
+
+    Args:
+        config: None for a GGUF architecture that only llama.cpp knows.
+        weights_bytes: see `held_weights_bytes`.
+        request: backend, policy, window and sinks; sinks of None count as 4, since the prompt is not known yet.
+        free_bytes: of the memory the model would go to; None if unknown.
+        on_gpu: whether it would run on a GPU.
+    """
+    element_bytes = kv_element_bytes(request, on_gpu)
+    full_bytes: dict[int, int] = {}
+    policy_bytes: dict[int, int] = {}
+    settled_bytes = outgrows = None
+    if config is not None:
+        settled_bytes = policy_kv_bytes(config, request, request.growing_context_tokens, element_bytes)
+        for tokens in COMPARED_TOKENS:
+            full_bytes[tokens] = kv_bytes_per_token(config, element_bytes) * tokens
+            policy_bytes[tokens] = policy_kv_bytes(config, request, tokens, element_bytes)
+        if free_bytes is not None:
+            outgrows = max(0, free_bytes - weights_bytes) // kv_bytes_per_token(config, element_bytes) + 1
+    needed = weights_bytes + (settled_bytes or 0)
+    fits = None if free_bytes is None else needed <= free_bytes
+    sentences = warnings_for(config, request, needed, None if fits else free_bytes, has_chat_template)
+    return Estimate(weights_bytes, settled_bytes, full_bytes, policy_bytes, fits, outgrows, sentences)
+
+
+def policy_kv_bytes(config: ModelConfig, request: LoadRequest, tokens: int, element_bytes: int) -> int:
+    """Return the bytes of keys and values a backend sets aside for `tokens` tokens under the request's policy."""
+    if request.backend == "llamacpp":
+        return _llamacpp_cells(config, request, tokens) * _slot_bytes(config, element_bytes)
+    return kv_bytes(config, request.policy, request.window, resolved_sinks(request), tokens, element_bytes)
+
+
+def resolved_sinks(request: LoadRequest) -> int:
+    """Return S; the length of a pinned system prompt is not known before the chat, so it counts as 4."""
+    return 4 if request.sinks is None else request.sinks
+
+
+def _slots(trained_window: int | None, policy: CachePolicy, window: int, sinks: int, tokens: int) -> int:
+    if policy is CachePolicy.FULL or (policy is CachePolicy.AS_TRAINED and trained_window is None):
+        return tokens
+    return window + sinks if trained_window is None else min(window, trained_window)
+
+
+def _slot_bytes(config: ModelConfig, bytes_per_element: int) -> int:
+    """Bytes of one token's key and value in one layer."""
+    return 2 * config.num_kv_heads * config.head_dim * bytes_per_element
+
+
+def _llamacpp_cells(config: ModelConfig, request: LoadRequest, tokens: int) -> int:
+    """Cells of all layers in llama.cpp (src/llama-kv-cache-iswa.cpp): its bounded context is a little over S + W."""
+    slides = slides_in_llamacpp(config.architecture, len(config.layers))
+    trained = config.trained_window or 0 if slides else 0
+    smallest = resolved_sinks(request) + max(request.window, trained) + _LLAMACPP_LEAST_DISCARD_TOKENS
+    context = _padded(smallest if request.policy is CachePolicy.RING else max(smallest, tokens))
+    if not trained:
+        return context * len(config.layers)
+    bounded = context if request.policy is CachePolicy.FULL else min(context, _padded(trained + _LLAMACPP_BATCH_TOKENS))
+    return context * config.num_full_layers + bounded * config.num_sliding_layers
+
+
+def _padded(cells: int) -> int:
+    return -(-cells // _LLAMACPP_CELLS_STEP) * _LLAMACPP_CELLS_STEP
