@@ -21,7 +21,7 @@ class Part:
 
     Attributes:
         parameter: canonical name.
-        rows: which rows of the tensor; all by default.
+        start, stop, step: which rows of the tensor; all by default.
         expert: index along the parameter's first dimension that this part fills; None fills all of it.
         transposed: the file stores [.., input, output]; swap the last two dimensions before taking rows.
         paired_heads: in each of this many heads, rotary pairs are neighbours (row 2i and 2i + 1); bring row 2i to i
@@ -30,11 +30,17 @@ class Part:
     """
 
     parameter: str
-    rows: slice = slice(None)
+    start: int = 0
+    stop: int | None = None
+    step: int = 1
     expert: int | None = None
     transposed: bool = False
     paired_heads: int | None = None
     offset: float = 0.0
+
+    @property
+    def rows(self) -> slice:
+        return slice(self.start, self.stop, self.step)
 
 
 IGNORED: tuple[Part, ...] = ()
@@ -80,7 +86,7 @@ def gguf_parts(name: str, config: ModelConfig, architecture: str) -> tuple[Part,
         return None
     index, module, leaf = match.groups()
     if index is None:
-        parts = (Part(f"{_GGUF_TOP[module]}.{leaf}"),) if module in _GGUF_TOP else None
+        parts: tuple[Part, ...] | None = (Part(f"{_GGUF_TOP[module]}.{leaf}"),) if module in _GGUF_TOP else None
     else:
         parts = _gguf_layer(f"layers.{index}", module, leaf, config, architecture)
     if parts and config.norm == "rms_plus_one" and module.endswith("norm"):
@@ -151,8 +157,8 @@ def _hf_experts(
     if leaf == "down_proj":
         return (Part(f"{layer}.moe.down.{kind}", transposed=transposed),)
     return (
-        Part(f"{layer}.moe.gate.{kind}", rows=slice(0, None, 2), transposed=transposed),
-        Part(f"{layer}.moe.up.{kind}", rows=slice(1, None, 2), transposed=transposed),
+        Part(f"{layer}.moe.gate.{kind}", step=2, transposed=transposed),
+        Part(f"{layer}.moe.up.{kind}", start=1, step=2, transposed=transposed),
     )
 
 
@@ -161,15 +167,15 @@ def _split(layer: str, leaf: str, config: ModelConfig) -> tuple[Part, ...]:
     query_rows, key_rows = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
     bounds = (0, query_rows, query_rows + key_rows, query_rows + 2 * key_rows)
     return tuple(
-        Part(f"{layer}.attn.{name}.{leaf}", rows=slice(start, stop))
+        Part(f"{layer}.attn.{name}.{leaf}", start=start, stop=stop)
         for name, start, stop in zip("qkv", bounds[:-1], bounds[1:], strict=True)
     )
 
 
 def _gate_and_up(layer: str, leaf: str, config: ModelConfig) -> tuple[Part, ...]:
     return (
-        Part(f"{layer}.mlp.gate.{leaf}", rows=slice(0, config.mlp_size)),
-        Part(f"{layer}.mlp.up.{leaf}", rows=slice(config.mlp_size, 2 * config.mlp_size)),
+        Part(f"{layer}.mlp.gate.{leaf}", stop=config.mlp_size),
+        Part(f"{layer}.mlp.up.{leaf}", start=config.mlp_size, stop=2 * config.mlp_size),
     )
 
 

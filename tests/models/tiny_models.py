@@ -1,0 +1,135 @@
+"""Tiny random models of every family, made by transformers on the spot, and the same weights in our decoder.
+
+Both layer kinds occur wherever a family has both, and the init range is large enough for attention to matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from models.config import ModelConfig
+from models.decoder import Decoder
+from models.hf_config import parse_hf_config
+from models.weight_names import Part, hf_parts
+
+WINDOW = 8
+VOCAB_SIZE = 97
+SLIDING, FULL = "sliding_attention", "full_attention"
+BOTH_KINDS = [SLIDING, FULL, SLIDING]
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64}
+
+FAMILIES: dict[str, dict[str, Any]] = {
+    "llama": {"rope_parameters": LLAMA3},
+    "mistral": {},
+    "gemma3_text": {"layer_types": BOTH_KINDS, "head_dim": 16, "query_pre_attn_scalar": 16},
+}
+
+
+@dataclass(frozen=True)
+class TinyModel:
+    """A stock transformers model and our decoder with the same weights."""
+
+    stock: Any
+    decoder: Decoder
+
+    @property
+    def config(self) -> ModelConfig:
+        return self.decoder.config
+
+    def expected(self, ids_BT: Tensor, first_position: int = 0) -> Tensor:
+        """Logits [B, T, V] of the stock model without a cache, from a band mask."""
+        positions = torch.arange(first_position, first_position + ids_BT.shape[1]).expand_as(ids_BT)
+        with torch.inference_mode():
+            logits: Tensor = self.stock(ids_BT, position_ids=positions, use_cache=False).logits
+        return logits
+
+
+@lru_cache(maxsize=None)
+def tiny_model(family: str, **overrides: Any) -> TinyModel:
+    """Build one; `overrides` are config values (tuples for lists)."""
+    torch.manual_seed(0)
+    values = {
+        "vocab_size": VOCAB_SIZE,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "sliding_window": WINDOW,
+        "max_position_embeddings": 512,
+        "initializer_range": 0.5,
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        **FAMILIES[family],
+        **{key: list(value) if isinstance(value, tuple) else value for key, value in overrides.items()},
+    }
+    stock = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **values), attn_implementation="eager")
+    randomise(stock)
+    with TemporaryDirectory() as folder:
+        stock.save_pretrained(folder)
+        tensors = load_file(Path(folder) / "model.safetensors")
+    config = parse_hf_config(stock.config.to_dict())
+    return TinyModel(stock.eval(), decoder_of(config, tensors))
+
+
+def randomise(stock: Any) -> None:
+    """Give norms, biases and learned sinks values as well, which transformers starts at 0 or 1."""
+    for parameter in stock.parameters():
+        if parameter.dim() == 1:
+            parameter.data += torch.randn_like(parameter) * 0.2
+
+
+def decoder_of(config: ModelConfig, tensors: dict[str, Tensor]) -> Decoder:
+    """Our decoder with the weights of a safetensors file; every tensor must be used and every parameter filled."""
+    decoder = Decoder(config, own_head="lm_head.weight" in tensors).eval().requires_grad_(False)
+    parameters = dict(decoder.named_parameters())
+    for parameter in parameters.values():
+        parameter.fill_(torch.nan)
+    for name, tensor in tensors.items():
+        parts = hf_parts(name, config, tensors.keys())
+        assert parts is not None, f"{name} is unknown"
+        for part in parts:
+            fill(parameters[part.parameter].data, tensor, part)
+    empty = [name for name, parameter in parameters.items() if parameter.isnan().any()]
+    assert not empty, f"{empty} got no weights"
+    return decoder
+
+
+def fill(parameter: Tensor, tensor: Tensor, part: Part) -> None:
+    """Copy one part of a file's tensor, the plain way."""
+    if part.transposed:
+        tensor = tensor.transpose(-1, -2)
+    if part.expert is not None:
+        parameter = parameter[part.expert]
+    rows = tensor[part.rows] if parameter.dim() == tensor[part.rows].dim() else tensor[:, part.rows]
+    parameter.copy_(rows + part.offset)
+
+
+def random_ids(num_tokens: int, rows: int = 1, seed: int = 1) -> Tensor:
+    """Token ids [rows, num_tokens]."""
+    return torch.randint(3, VOCAB_SIZE, (rows, num_tokens), generator=torch.Generator().manual_seed(seed))
+
+
+def pieces(ids_BT: Tensor, chunks: list[int]) -> Iterator[Tensor]:
+    """Cut ids into chunks of these lengths."""
+    yield from torch.split(ids_BT, chunks, dim=1)
