@@ -23,7 +23,7 @@ _EXAONE4_SLIDING_LAYERS = 64  # llama.cpp slides the 32B model only
 
 
 def slides_in_llamacpp(architecture: str, num_layers: int) -> bool:
-    """Whether llama.cpp honours the sliding window of a GGUF architecture; of "llama" (Mistral) and "phi3" it does not."""
+    """Whether llama.cpp honours the sliding window of an architecture; of "llama" (Mistral) and "phi3" it does not."""
     if architecture == "exaone4":
         return num_layers == _EXAONE4_SLIDING_LAYERS
     return architecture in _SLIDING_IN_LLAMACPP
