@@ -1,14 +1,14 @@
 """The contract between the app and whatever writes text.
 
 A leaf is one module or package with a `load` function. It lives in a worker process of its own (see `app.worker`), is
-called from one thread, and knows nothing of chats, browsers or files other than the model's. Standard library only here.
+called from one thread, and knows nothing of chats, browsers or files other than the model's. Standard library only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from backends.events import Event, LoadProgress, MemoryFigures
 from backends.requests import CachePolicy, GenerationRequest, LoadRequest
@@ -81,6 +81,18 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Give back what can be given back; the worker process then exits."""
+        ...
+
+
+@runtime_checkable
+class ScoresText(Protocol):
+    """What a backend may offer besides: how well it predicts a given text."""
+
+    def token_losses(self, text: str, cancelled: Cancelled) -> Iterator[float]:
+        """Yield -ln p of each of the text's tokens but the first, in nats, from an empty cache and under its policy.
+
+        The beginning-of-text token is put first where the model has one and then predicts the text's first token.
+        """
         ...
 
 
