@@ -13,7 +13,9 @@ Shape letters: T tokens (any leading dimensions), I input features, O output fea
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +49,37 @@ def quantize_rows(rows_OI: Tensor, levels: int) -> tuple[Tensor, Tensor]:
     return rows_OI.div(scales_O.unsqueeze(1)).round_().to(torch.int8), scales_O
 
 
+@dataclass(frozen=True)
+class PackedRows:
+    """Some rows of a weight in fbgemm's memory order.
+
+    Attributes:
+        nbytes: of the weights and of the scale, zero point and sum that fbgemm keeps for each row.
+    """
+
+    rows: torch.ScriptObject
+    nbytes: int
+
+
+def pack_rows(rows_OI: Tensor) -> PackedRows:
+    """Quantise and pack float32 rows. Any number of threads may do this at a time."""
+    if torch.backends.quantized.engine != "fbgemm":
+        torch.backends.quantized.engine = "fbgemm"  # for good: whatever packs does it in this layout
+    rows_OI, scales_O = quantize_rows(rows_OI, weight_levels())
+    zeros_O = torch.zeros(len(scales_O), dtype=torch.int64)
+    weight = torch._make_per_channel_quantized_tensor(rows_OI, scales_O.double(), zeros_O, 0)
+    packed: torch.ScriptObject = torch.ops.quantized.linear_prepack(weight, None)
+    return PackedRows(packed, rows_OI.nbytes + 3 * scales_O.nbytes)
+
+
+@contextmanager
+def quiet_packing() -> Iterator[None]:
+    """Keep back torch's warning that quantised tensor types go away some day; constraints.txt pins a torch with them."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*quantized tensor creation functions", category=UserWarning)
+        yield
+
+
 class Int8Linear(nn.Module):
     """A linear layer with int8 weights, called like `torch.nn.Linear`. Built empty; `set_weight` fills it.
 
@@ -54,9 +87,6 @@ class Int8Linear(nn.Module):
         in_features: I.
         out_features: O.
         bias: whether `set_bias` will be called.
-
-    Attributes:
-        nbytes: of the weights, scales and bias as held.
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = False) -> None:
@@ -64,55 +94,38 @@ class Int8Linear(nn.Module):
         self.in_features = in_features
         self.out_features = out_features
         self.has_bias = bias
-        self.bias: Tensor | None = None
-        self.nbytes = 0
-        self._parts: list[torch.ScriptObject] = []
+        self._bias_O: Tensor | None = None
+        self._parts: tuple[PackedRows, ...] = ()
 
-    def set_weight(self, blocks: Iterable[tuple[Tensor, Tensor]]) -> None:
-        """Take the weight as consecutive blocks of `quantize_rows` results, so that it is never whole in memory twice.
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the weights, scales and bias as held."""
+        return sum(part.nbytes for part in self._parts) + (0 if self._bias_O is None else self._bias_O.nbytes)
 
-        The layer computes block by block; blocks of some ten megabytes cost nothing in speed.
+    def set_weight(self, parts: Sequence[PackedRows]) -> None:
+        """Take the weight, as consecutive rows that were packed apart, so that it never is in memory twice.
+
+        Parts of some ten megabytes cost nothing in speed.
         """
-        self._parts = []
-        self.nbytes = 0 if self.bias is None else self.bias.nbytes
-        for rows_OI, scales_O in blocks:
-            self._parts.append(_pack(rows_OI, scales_O))
-            self.nbytes += rows_OI.nbytes + 3 * scales_O.nbytes  # fbgemm keeps scale, zero point and row sum
+        self._parts = tuple(parts)
 
     def set_bias(self, bias_O: Tensor) -> None:
         """Take the bias, float32."""
-        self.bias = bias_O
-        self.nbytes += bias_O.nbytes
+        self._bias_O = bias_O
 
     def forward(self, inputs_TI: Tensor) -> Tensor:
         """Return float32 [..., O] for float32 [..., I]."""
         peaks_T1 = inputs_TI.abs().amax(dim=-1, keepdim=True).clamp_(min=_SMALLEST_SCALE)
-        outputs = [_multiply(inputs_TI / peaks_T1, part) for part in self._parts]
+        units_TI = inputs_TI / peaks_T1
+        outputs = [_multiply(units_TI, part.rows) for part in self._parts]
         outputs_TO = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
         outputs_TO.mul_(peaks_T1)
-        return outputs_TO if self.bias is None else outputs_TO.add_(self.bias)
+        return outputs_TO if self._bias_O is None else outputs_TO.add_(self._bias_O)
 
 
-def _multiply(units_TI: Tensor, part: torch.ScriptObject) -> Tensor:
+def _multiply(units_TI: Tensor, rows: torch.ScriptObject) -> Tensor:
     """Multiply activations within -1 .. 1, quantised to a byte here, with packed weights; float32 comes out."""
     outputs: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
-        units_TI, 1.0 / _ACTIVATION_LEVELS, _ACTIVATION_ZERO, part
+        units_TI, 1.0 / _ACTIVATION_LEVELS, _ACTIVATION_ZERO, rows
     )
     return outputs
-
-
-def _pack(rows_OI: Tensor, scales_O: Tensor) -> torch.ScriptObject:
-    """Bring int8 rows into fbgemm's memory order."""
-    engine = torch.backends.quantized.engine
-    torch.backends.quantized.engine = "fbgemm"
-    try:
-        with warnings.catch_warnings():
-            # The quantised tensor types go away some day; constraints.txt pins a torch that has them.
-            warnings.filterwarnings("ignore", message=".*quantized tensor creation functions", category=UserWarning)
-            weight = torch._make_per_channel_quantized_tensor(
-                rows_OI, scales_O.double(), torch.zeros(len(scales_O), dtype=torch.int64), 0
-            )
-            part: torch.ScriptObject = torch.ops.quantized.linear_prepack(weight, None)
-            return part
-    finally:
-        torch.backends.quantized.engine = engine

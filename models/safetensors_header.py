@@ -22,10 +22,17 @@ _LFS_POINTER = b"version "
 
 @dataclass(frozen=True)
 class TensorEntry:
-    """One tensor as its header describes it: `encoding` is the header's dtype ("BF16"), `num_bytes` as stored."""
+    """One tensor as its header describes it.
+
+    Attributes:
+        encoding: the header's dtype ("BF16").
+        offset: bytes from the start of the file.
+        num_bytes: as stored.
+    """
 
     encoding: str
     shape: tuple[int, ...]
+    offset: int
     num_bytes: int
 
     @property
@@ -75,7 +82,8 @@ def read_entries(path: Path) -> dict[str, TensorEntry]:
             continue
         try:
             start, stop = (int(offset) for offset in entry["data_offsets"])
-            entries[name] = TensorEntry(str(entry["dtype"]), tuple(map(int, entry["shape"])), stop - start)
+            shape = tuple(map(int, entry["shape"]))
+            entries[name] = TensorEntry(str(entry["dtype"]), shape, data_start + start, stop - start)
         except (KeyError, TypeError, ValueError) as error:
             raise ModelFileError(f"{path} describes {name} badly: {error}.", "Download it again.") from error
         if stop > size:

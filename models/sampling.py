@@ -62,17 +62,25 @@ class RecentTokens:
     Args:
         window: how many tokens back; None is the whole sequence.
         vocab_size: V.
-        sequence: tokens so far, at least one.
 
     Attributes:
         ids_N: int64; places nothing was written to yet repeat an id that counts anyway.
     """
 
-    def __init__(self, window: int | None, vocab_size: int, sequence: Sequence[int], device: torch.device) -> None:
-        past = torch.tensor(sequence if window is None else sequence[-window:], device=device)
-        self.ids_N = past[-1].repeat(vocab_size if window is None else window)
-        self._next_place = None if window is None else torch.tensor([len(past) % window], device=device)
-        self.ids_N[past if window is None else slice(len(past))] = past
+    def __init__(self, window: int | None, vocab_size: int, device: torch.device) -> None:
+        self.ids_N = torch.zeros(vocab_size if window is None else window, dtype=torch.int64, device=device)
+        self._next_place = None if window is None else torch.zeros(1, dtype=torch.int64, device=device)
+
+    def restart(self, sequence: Sequence[int]) -> None:
+        """Forget all and take in a sequence of at least one token."""
+        past = torch.tensor(sequence if self._next_place is None else sequence[-len(self.ids_N) :])
+        past = past.to(self.ids_N.device)
+        self.ids_N.fill_(past[-1])
+        if self._next_place is None:
+            self.ids_N[past] = past
+        else:
+            self.ids_N[: len(past)] = past
+            self._next_place.fill_(len(past) % len(self.ids_N))
 
     def push(self, token_1: Tensor) -> None:
         """Take in one more token, [1]; an invalid one counts as token 0."""

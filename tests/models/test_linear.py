@@ -8,14 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from models.linear import Int8Linear, int8_is_available, quantize_rows, weight_levels
+from models.linear import Int8Linear, int8_is_available, pack_rows, quantize_rows, quiet_packing, weight_levels
 
 pytestmark = pytest.mark.skipif(not int8_is_available(), reason="this torch has no fbgemm")
 
 
 def build(weight_OI: Tensor, bias_O: Tensor | None = None, block_rows: int = 1000) -> Int8Linear:
     layer = Int8Linear(weight_OI.shape[1], weight_OI.shape[0], bias_O is not None)
-    layer.set_weight(quantize_rows(block, weight_levels()) for block in torch.split(weight_OI, block_rows))
+    with quiet_packing():
+        layer.set_weight([pack_rows(block) for block in torch.split(weight_OI, block_rows)])
     if bias_O is not None:
         layer.set_bias(bias_O)
     return layer

@@ -155,7 +155,9 @@ def test_recent_tokens_are_the_last_ones_whatever_was_known_at_the_start(
     tokens: list[int], split: int, window: int | None
 ) -> None:
     split = min(split, len(tokens))
-    recent = RecentTokens(window, 10, tokens[:split], torch.device("cpu"))
+    recent = RecentTokens(window, 10, torch.device("cpu"))
+    recent.restart([9] * 20)
+    recent.restart(tokens[:split])
     for token in tokens[split:]:
         recent.push(torch.tensor([token]))
     assert set(recent.ids_N.tolist()) == set(tokens if window is None else tokens[-window:])
@@ -163,7 +165,8 @@ def test_recent_tokens_are_the_last_ones_whatever_was_known_at_the_start(
 
 def test_recent_tokens_never_move_or_grow() -> None:
     for window in (None, 4):
-        recent = RecentTokens(window, 10, [1, 2], torch.device("cpu"))
+        recent = RecentTokens(window, 10, torch.device("cpu"))
+        recent.restart([1, 2])
         address, size = recent.ids_N.data_ptr(), recent.ids_N.nbytes
         for token in range(50):
             recent.push(torch.tensor([token % 10]))

@@ -1,0 +1,89 @@
+"""How weights are held: the person's choice, what the file stores, and what the device can run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import torch
+
+from backends.errors import UnsupportedModelError
+from backends.requests import Precision
+from models.linear import int8_is_available
+
+_PLAIN_ENCODINGS = {"F64", "F32", "BF16", "F16"}
+_EIGHT_BITS_OR_FEWER = "int8 per channel"
+
+
+@dataclass(frozen=True)
+class WeightPrecision:
+    """How weights are held and computed with.
+
+    Attributes:
+        dtype: of activations, keys and values, and of all weights but int8 ones.
+        is_int8: whether linear layers hold int8 weights (then `dtype` is float32).
+        notices: what the person should know about the choice.
+    """
+
+    dtype: torch.dtype
+    is_int8: bool = False
+    notices: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """In words, for the page."""
+        return _EIGHT_BITS_OR_FEWER if self.is_int8 else str(self.dtype).removeprefix("torch.")
+
+
+def choose_precision(requested: Precision, encodings: Collection[str], device: torch.device) -> WeightPrecision:
+    """Choose how to hold weights that a file stores in these encodings.
+
+    Raises:
+        UnsupportedModelError: int8 was asked for and this build of torch cannot run it.
+    """
+    return _on_gpu(requested) if device.type == "cuda" else _on_cpu(requested, encodings)
+
+
+def _on_cpu(requested: Precision, encodings: Collection[str]) -> WeightPrecision:
+    match requested:
+        case "float32":
+            return WeightPrecision(torch.float32)
+        case "bfloat16":
+            return WeightPrecision(torch.bfloat16)
+        case "int8":
+            if not int8_is_available():
+                raise UnsupportedModelError(
+                    "This build of PyTorch has no int8 kernels for this processor.", "Choose bfloat16 or float32."
+                )
+            return WeightPrecision(torch.float32, is_int8=True)
+        case "float16":
+            notice = "Processors are slow in float16, so the weights are held in float32, twice the size."
+            return WeightPrecision(torch.float32, notices=(notice,))
+        case "auto":
+            return _automatic_on_cpu(set(encodings))
+
+
+def _automatic_on_cpu(encodings: set[str]) -> WeightPrecision:
+    if encodings - _PLAIN_ENCODINGS:  # quantised to eight bits or fewer by whoever made the file
+        if int8_is_available():
+            return WeightPrecision(torch.float32, is_int8=True)
+        return WeightPrecision(torch.bfloat16, notices=("Weights are held in bfloat16: this processor has no int8.",))
+    if encodings & {"F32", "F64"} and not encodings & {"F16", "BF16"}:
+        return WeightPrecision(torch.float32)
+    if "F16" in encodings:
+        notice = "Processors are slow in float16, so the weights are held in bfloat16, which is of the same size."
+        return WeightPrecision(torch.bfloat16, notices=(notice,))
+    return WeightPrecision(torch.bfloat16)
+
+
+def _on_gpu(requested: Precision) -> WeightPrecision:
+    match requested:
+        case "float32":
+            return WeightPrecision(torch.float32)
+        case "float16":
+            return WeightPrecision(torch.float16)
+        case "auto" | "bfloat16" | "int8":
+            notices = ("int8 weights are for CPUs; on the GPU they are held in 16 bits.",) if requested == "int8" else ()
+            if torch.cuda.is_bf16_supported(including_emulation=False):
+                return WeightPrecision(torch.bfloat16, notices=notices)
+            return WeightPrecision(torch.float16, notices=(*notices, "This GPU has no bfloat16: float16 is used."))

@@ -1,0 +1,85 @@
+"""One decode step, from a token to the next: the decoder, the settings of sampling, and the draw.
+
+On a CPU the step simply runs. On CUDA the very same step, over tensors that stay where they are, is recorded as a graph
+(`models.cuda_graph`). The one number that leaves the device is the token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from backends.requests import Sampling
+from models.cuda_graph import GraphedStep
+from models.decoder import Decoder
+from models.ring_cache import KVCache
+from models.sampling import RecentTokens, draw
+
+
+class TokenStep:
+    """Feeds a token to a cache of one row and draws the next.
+
+    Args:
+        decoder, cache: where the token is fed.
+        sampling: how the next is drawn; its seed is not read.
+        banned: tokens that are never drawn.
+    """
+
+    def __init__(self, decoder: Decoder, cache: KVCache, sampling: Sampling, banned: Sequence[int] = ()) -> None:
+        device = cache.lengths_B.device
+        self._decoder = decoder
+        self._cache = cache
+        self._sampling = sampling
+        self._tokens_B = torch.zeros(1, dtype=torch.int64, device=device)
+        self._drawn_B = torch.zeros(1, dtype=torch.int64, device=device)
+        self._numbers_B = torch.zeros(1, dtype=torch.float64, device=device)
+        self._logits_BV: Tensor | None = None
+        self._banned_ids = torch.tensor(banned, dtype=torch.int64, device=device) if banned else None
+        self._recent: RecentTokens | None = None
+        if sampling.repetition_penalty != 1:
+            self._recent = RecentTokens(sampling.repetition_window, decoder.config.vocab_size, device)
+        self._graph = GraphedStep(self._feed_and_draw, cache) if device.type == "cuda" else None
+
+    @torch.inference_mode()
+    def begin(self, sequence: Sequence[int]) -> None:
+        """Tell what text the draws continue, for the repetition penalty: at least one token."""
+        if self._recent is not None:
+            self._recent.restart(sequence)
+
+    @torch.inference_mode()
+    def feed(self, token: int, number: float) -> int:
+        """Feed `token`; return the next, drawn with `number`, or `sampling.INVALID_TOKEN`.
+
+        Args:
+            number: from `backends.draws.uniform`.
+        """
+        self._tokens_B.fill_(token)
+        self._numbers_B.fill_(number)
+        if self._graph is None:
+            self._feed_and_draw()
+        else:
+            self._graph.run()
+        return int(self._drawn_B)
+
+    @torch.inference_mode()
+    def draw_again(self, number: float) -> int:
+        """Return another next token for the text fed last."""
+        self._numbers_B.fill_(number)
+        self._draw()
+        return int(self._drawn_B)
+
+    def _feed_and_draw(self) -> None:
+        self._logits_BV = self._decoder.decode_step(self._tokens_B, self._cache, static=self._graph is not None).float()
+        self._draw()
+
+    def _draw(self) -> None:
+        assert self._logits_BV is not None, "a token is fed before one is drawn"
+        logits_BV = self._logits_BV
+        if self._banned_ids is not None:
+            logits_BV = logits_BV.index_fill(-1, self._banned_ids, -torch.inf)
+        recent_BN = None if self._recent is None else self._recent.ids_N.unsqueeze(0)
+        self._drawn_B.copy_(draw(logits_BV, self._sampling, self._numbers_B, recent_BN))
+        if self._recent is not None:
+            self._recent.push(self._drawn_B)
