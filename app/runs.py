@@ -154,10 +154,15 @@ class Run:
         """Characters so far."""
         return self._text.num_chars
 
-    def token_ids_from(self, offset: int) -> array[int]:
-        """Return the reply's ids from the one at `offset` on."""
+    @property
+    def num_tokens(self) -> int:
+        """Tokens so far, earlier stretches included."""
+        return len(self._token_ids)
+
+    def unkept(self, num_chars: int, num_tokens: int) -> tuple[str, array[int]]:
+        """Return the text and the ids after those counts, of one moment."""
         with self._changed:
-            return self._token_ids[offset:]
+            return self._text.text_from(num_chars), self._token_ids[num_tokens:]
 
     @property
     def version(self) -> int:

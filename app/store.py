@@ -153,23 +153,27 @@ class Store:
             rows = self._read(f"{_SELECT_MESSAGE} WHERE id = ?", message_id)
             return self._message(rows[0]) if rows else None
 
-    def add_turn(self, chat_id: int, text: str | None, title: str | None = None) -> int:
-        """Add the user's text (None adds none) and an empty queued reply in one step; return the reply's id."""
+    def add_turn(
+        self, chat_id: int, text: str | None, title: str | None = None, replaces_from: int | None = None
+    ) -> int:
+        """Add the user's text (None adds none) and an empty queued reply; return the reply's id.
+
+        In the same step the chat gets `title`, and the message `replaces_from` and all later ones are set aside: they
+        stay in the file and are no longer among `messages`.
+        """
         now_s = time.time()
         insert = "INSERT INTO messages (chat_id, role, text, status, created_at_s) VALUES (?, ?, ?, ?, ?)"
         with self._writing() as connection:
             connection.execute("UPDATE chats SET updated_at_s = ? WHERE id = ?", (now_s, chat_id))
             if title is not None:
                 connection.execute("UPDATE chats SET title = ? WHERE id = ?", (title, chat_id))
+            if replaces_from is not None:
+                connection.execute(
+                    "UPDATE messages SET set_aside = 1 WHERE chat_id = ? AND id >= ?", (chat_id, replaces_from)
+                )
             if text is not None:
                 connection.execute(insert, (chat_id, "user", text, "complete", now_s))
             return _row_id(connection.execute(insert, (chat_id, "assistant", "", "queued", now_s)))
-
-    def set_aside_from(self, chat_id: int, message_id: int) -> None:
-        """Hide a message and every later one of its chat; they stay in the file."""
-        self._write(
-            "UPDATE messages SET set_aside = 1 WHERE chat_id = ? AND id >= ? AND set_aside = 0", chat_id, message_id
-        )
 
     def mark(self, message_id: int, status: MessageStatus, backend: str = "", model_name: str = "") -> None:
         """Set the status of a reply that begins or goes on, and what writes it (empty leaves what was there)."""

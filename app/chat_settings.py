@@ -1,0 +1,170 @@
+"""What a reply depends on besides its messages, as a value, as JSON in the store and as tables in `settings.toml`.
+
+Both forms use the field names of `ChatSettings`, `LoadRequest` and `Sampling`, flat: `window`, `temperature`, `stop`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from backends.requests import CachePolicy, LoadRequest, Sampling
+
+NO_LIMIT = "none"
+"""How TOML, which has no null, writes None."""
+
+
+@dataclass(frozen=True)
+class ChatSettings:
+    """Everything a reply depends on besides the messages.
+
+    Attributes:
+        load: backend, model, memory policy, window; a change reloads the model with the next message.
+        system_prompt: first message of the prompt; empty for none.
+        sampling: see `Sampling`.
+        stop: strings that end a reply.
+        max_new_tokens: None writes until stopped.
+        keep_writing: never draw the end-of-text token.
+    """
+
+    load: LoadRequest
+    system_prompt: str = ""
+    sampling: Sampling = field(default_factory=Sampling)
+    stop: tuple[str, ...] = ()
+    max_new_tokens: int | None = None
+    keep_writing: bool = False
+
+
+def chat_settings_from(table: Mapping[str, Any], base: ChatSettings) -> ChatSettings:
+    """Return `base` with what the table says, names flat.
+
+    Raises:
+        ValueError: a name is unknown or a value is not one it can take.
+    """
+    changes: dict[str, Any] = {}
+    for name, value in table.items():
+        if name not in _PARSERS:
+            raise ValueError(f"there is no setting {name!r}")
+        try:
+            changes[name] = _PARSERS[name](value)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name} cannot be {value!r}: {error}") from error
+    return replace(
+        base,
+        load=replace(base.load, **_among(changes, LoadRequest)),
+        sampling=replace(base.sampling, **_among(changes, Sampling)),
+        **_among(changes, ChatSettings),
+    )
+
+
+def to_json(settings: ChatSettings) -> str:
+    """Return the settings as one flat JSON object."""
+    content = asdict(settings)
+    flat = {**content.pop("load"), **content.pop("sampling"), **content}
+    return json.dumps(flat)
+
+
+def from_json(text: str, base: ChatSettings) -> ChatSettings:
+    """Read what `to_json` wrote, perhaps in another version: what is not understood keeps its value of `base`."""
+    try:
+        table = json.loads(text)
+    except ValueError:
+        return base
+    if not isinstance(table, dict):
+        return base
+    settings = base
+    for name, value in table.items():
+        try:
+            settings = chat_settings_from({name: value}, settings)
+        except ValueError:
+            continue
+    return settings
+
+
+def _among(changes: dict[str, Any], owner: type) -> dict[str, Any]:
+    names = {each.name for each in fields(owner)}
+    return {name: value for name, value in changes.items() if name in names}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise ValueError("give text")
+
+
+def _flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise ValueError("give true or false")
+
+
+def _number(value: object) -> float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    raise ValueError("give a number")
+
+
+def _whole(low: int) -> Callable[[object], int]:
+    def parse(value: object) -> int:
+        if isinstance(value, int) and not isinstance(value, bool) and value >= low:
+            return value
+        raise ValueError(f"give a whole number of {low} or more")
+
+    return parse
+
+
+def _or_none(parse: Callable[[object], Any]) -> Callable[[object], Any]:
+    return lambda value: None if value is None or value == NO_LIMIT else parse(value)
+
+
+def _one_of(*choices: str) -> Callable[[object], str]:
+    def parse(value: object) -> str:
+        if value in choices:
+            return str(value)
+        raise ValueError(f"choose from {', '.join(choices)}")
+
+    return parse
+
+
+def _policy(value: object) -> CachePolicy:
+    return CachePolicy(_one_of(*(policy.value for policy in CachePolicy))(value))
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if isinstance(value, (list, tuple)):
+        return tuple(_text(each) for each in value)
+    raise ValueError("give a list of texts")
+
+
+def _options(value: object) -> dict[str, str]:
+    if isinstance(value, dict):
+        return {_text(name): _text(each) for name, each in value.items()}
+    raise ValueError("give a table of texts")
+
+
+_PARSERS: dict[str, Callable[[object], Any]] = {
+    "backend": _text,
+    "model": _text,
+    "policy": _policy,
+    "window": _whole(1),
+    "sinks": _or_none(_whole(0)),
+    "device": _one_of("auto", "cpu", "cuda"),
+    "precision": _one_of("auto", "float32", "bfloat16", "float16", "int8"),
+    "growing_context_tokens": _whole(1),
+    "num_threads": _or_none(_whole(1)),
+    "chat_template": _or_none(_text),
+    "options": _options,
+    "temperature": _number,
+    "top_k": _or_none(_whole(1)),
+    "top_p": _number,
+    "min_p": _number,
+    "repetition_penalty": _number,
+    "repetition_window": _or_none(_whole(1)),
+    "seed": _or_none(_whole(0)),
+    "system_prompt": _text,
+    "stop": _texts,
+    "max_new_tokens": _or_none(_whole(1)),
+    "keep_writing": _flag,
+}

@@ -1,0 +1,102 @@
+"""Keeps a reply on disk while it is written: at least once a second or every 4 kB, the figures every quarter minute."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from app.runs import Ending, Run
+from app.store import MessageStatus, Store
+from app.store_file import StoreError
+from backends.contract import LoadedModel
+from backends.events import FinishReason
+
+FLUSH_S = 1.0
+FLUSH_CHARS = 4096
+METRICS_S = 15.0
+
+_STATUS: dict[FinishReason, MessageStatus] = {
+    "stop": "complete",
+    "length": "complete",
+    "cancelled": "cancelled",
+    "error": "error",
+}
+
+
+class ReplyKeeper:
+    """Keeps one run. A disk that is full for a while loses nothing: what was not written is written later.
+
+    Args:
+        backend: name of what writes, kept with the message.
+        clock: seconds.
+    """
+
+    def __init__(self, store: Store, run: Run, backend: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store = store
+        self._run = run
+        self._backend = backend
+        self._clock = clock
+        self._num_chars = run.num_chars
+        self._num_tokens = run.num_tokens
+        self._flushed_at_s = self._metrics_at_s = clock()
+        self._ending: Ending | None = None
+        self._done = False
+
+    @property
+    def is_needed(self) -> bool:
+        """True until the end of the run is on disk; after the run, `retry` may bring it there."""
+        return not self._done
+
+    def started(self, run: Run, model: LoadedModel) -> None:
+        """See `app.jobs.Keeper`."""
+        self._try(lambda: self._store.mark(run.message_id, "running", self._backend, model.name))
+
+    def advanced(self, run: Run) -> None:
+        """See `app.jobs.Keeper`."""
+        now_s = self._clock()
+        num_new_chars = run.num_chars - self._num_chars
+        if num_new_chars >= FLUSH_CHARS or now_s - self._flushed_at_s >= FLUSH_S:
+            self._flushed_at_s = now_s
+            self._try(self._flush)
+        if now_s - self._metrics_at_s >= METRICS_S:
+            self._metrics_at_s = now_s
+            self._try(self._keep_metrics)
+
+    def ended(self, run: Run, ending: Ending) -> None:
+        """See `app.jobs.Keeper`."""
+        self._ending = ending
+        self.retry()
+
+    def retry(self) -> None:
+        """Write what is left of a run that is over."""
+        if self._ending is not None and not self._done:
+            self._done = self._try(self._finish)
+
+    def _flush(self) -> None:
+        text, token_ids = self._run.unkept(self._num_chars, self._num_tokens)
+        if text or token_ids:
+            self._store.append(self._run.message_id, text, token_ids)
+            self._num_chars += len(text)
+            self._num_tokens += len(token_ids)
+
+    def _keep_metrics(self) -> None:
+        record = self._run.metrics()
+        if record.sequence:
+            self._store.keep_metrics(self._run.message_id, record.pack())
+
+    def _finish(self) -> None:
+        ending = self._ending
+        assert ending is not None
+        self._flush()
+        self._keep_metrics()
+        error = f"{ending.error} {ending.hint}".strip()
+        self._store.finish(self._run.message_id, _STATUS[ending.reason], ending.reason, error, ending.seed)
+
+    def _try(self, action: Callable[[], None]) -> bool:
+        try:
+            action()
+        except StoreError as error:
+            self._run.notice(f"The reply goes on but cannot be kept: {error}")
+            return False
+        self._run.notice("")
+        return True
