@@ -104,6 +104,13 @@ class Service:
         """
         return [self._with_live_text(message) for message in self._store.messages(chat_id)]
 
+    def message(self, message_id: int) -> StoredMessage:
+        """Return one message, as `messages` does. Raises BadRequestError if it is gone."""
+        message = self._store.message(message_id)
+        if message is None:
+            raise BadRequestError("This message is gone.", "Load the page again.")
+        return self._with_live_text(message)
+
     def send(self, chat_id: int, text: str) -> Run:
         """Store the user's text, then start (or queue) a reply. The text is kept whatever happens afterwards.
 
