@@ -1,0 +1,163 @@
+"""What one tab is told while it looks at a chat: the reply as it grows, its figures, and what changed elsewhere.
+
+`Follower.poll` is called a few times a second by the route that streams; it returns what is new since the last call,
+so its cost and size depend on what was written in between and not on the reply, the chat, or how late the tab came.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from app.page_data import Json, metrics_data, run_data, sample_data, status_data
+from app.runs import Run
+from app.service import Service
+from app.transcripts import Transcripts
+
+SLOW_S = 1.0
+"""How often the chat list, the settings and the engine are looked at."""
+
+MAX_EVENT_CHARS = 200_000
+"""HTML in one event; a tab that is far behind catches up in several."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One server-sent event: its name and its data."""
+
+    name: str
+    data: Json
+
+
+@dataclass
+class _Place:
+    """How far the tab is with one run."""
+
+    version: int = -1
+    block: int = 0
+    num_chars: int = -1
+    sequence: int = 0
+    whole_series_sent: bool = False
+
+
+class Follower:
+    """One tab's view of one chat.
+
+    Args:
+        chat_id: the chat on screen; None for a tab that shows none.
+        message_id, block, sequence: what the tab has already of the reply being written; it is told to load the chat
+            again ("reload") where that reply is no longer being written.
+        clock: seconds, ascending.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        transcripts: Transcripts,
+        chat_id: int | None = None,
+        *,
+        message_id: int | None = None,
+        block: int = 0,
+        sequence: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._service = service
+        self._transcripts = transcripts
+        self._chat_id = chat_id
+        self._awaited = message_id
+        self._clock = clock
+        self._places: dict[str, _Place] = {}
+        self._runs: dict[str, Run] = {}
+        self._first_place = _Place(block=block, sequence=sequence, whole_series_sent=sequence > 0)
+        self._next_slow_s = clock()
+        self._seen: dict[str, object] = {}
+
+    @property
+    def busy(self) -> bool:
+        """Whether a reply is being followed, so that the next poll should come soon."""
+        return bool(self._runs)
+
+    def poll(self) -> list[Event]:
+        """Return what is new."""
+        events = list(self._run_events())
+        if self._clock() >= self._next_slow_s:
+            self._next_slow_s = self._clock() + SLOW_S
+            events.extend(self._slow_events())
+        return events
+
+    def _run_events(self) -> Iterator[Event]:
+        if self._chat_id is None:
+            return
+        for run in self._service.active_runs(self._chat_id):
+            self._runs.setdefault(run.id, run)
+        if self._awaited is not None:
+            awaited, self._awaited = self._awaited, None
+            run_awaited = self._service.run_of_message(awaited)
+            if run_awaited is None:
+                yield Event("reload", {"message": awaited})
+            else:
+                self._runs.setdefault(run_awaited.id, run_awaited)
+                self._places[run_awaited.id] = self._first_place
+        for run in list(self._runs.values()):
+            yield from self._events_of(run)
+
+    def _events_of(self, run: Run) -> Iterator[Event]:
+        place = self._places.setdefault(run.id, _Place())
+        version, finished = run.version, run.finished
+        if version == place.version:
+            return
+        data: Json = {"run": run.id, "message": run.message_id, "chat": run.chat_id}
+        caught_up = self._add_text(data, run, place)
+        self._add_figures(data, run, place)
+        # text first, state after: a state that says "finished" must not arrive before the last of the text
+        view = run.view(offset=run.num_chars)
+        data["state"] = run_data(view)
+        if caught_up and finished:
+            del self._runs[run.id], self._places[run.id]
+        elif view.status == "finished":
+            data["state"]["status"] = "running"
+        elif caught_up:
+            place.version = version
+        yield Event("run", data)
+
+    def _add_text(self, data: Json, run: Run, place: _Place) -> bool:
+        """Put the blocks that are new into `data`; tell whether the tab now has them all."""
+        if run.num_chars == place.num_chars:
+            return True
+        slice_ = self._transcripts.slice(run.message_id, run.text_from, place.block, max_chars=MAX_EVENT_CHARS)
+        place.block += len(slice_.blocks)
+        data["text"] = {"first": slice_.first, "blocks": slice_.blocks, "open": slice_.open_html}
+        if slice_.open_html is None:
+            return False
+        place.num_chars = slice_.num_chars
+        return True
+
+    def _add_figures(self, data: Json, run: Run, place: _Place) -> None:
+        since = run.samples_since(place.sequence) if place.whole_series_sent else None
+        if since is None:
+            record = run.metrics()
+            data["metrics"] = metrics_data(record)
+            place.sequence = record.sequence
+            place.whole_series_sent = True
+            return
+        place.sequence, samples = since
+        if samples:
+            data["samples"] = [sample_data(sample) for sample in samples]
+        data["sequence"] = place.sequence
+
+    def _slow_events(self) -> Iterator[Event]:
+        writing = frozenset(run.chat_id for run in self._service.active_runs())
+        if self._is_new("chats", (tuple(self._service.chats()), writing)):
+            yield Event("chats", {})
+        if self._is_new("settings", self._service.settings(self._chat_id)):
+            yield Event("settings", {})
+        status = status_data(self._service.status())
+        if self._is_new("status", status):
+            yield Event("status", status)
+
+    def _is_new(self, name: str, value: object) -> bool:
+        if name in self._seen and self._seen[name] == value:
+            return False
+        self._seen[name] = value
+        return True

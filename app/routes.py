@@ -1,0 +1,267 @@
+"""The page's own HTTP routes, under /app/: chats, replies by block, figures, and one event stream a tab.
+
+They are beside Gradio and not in it because a Gradio event dies with its tab and carries whole values; these are read
+by offset, so any number of tabs can come late, go, and come back. `app.server` lets only the local page call them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import plotly
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
+
+from app.following import Event, Follower
+from app.page_data import Json, chat_data, message_data, metrics_data, status_data
+from app.runs import Run
+from app.service import Service
+from app.store import StoredMessage
+from app.transcripts import Transcripts
+from backends.errors import BadRequestError, RingsideError
+
+TICK_S = 0.2
+"""Pause between looks at a reply being written."""
+
+IDLE_TICK_S = 0.5
+PING_S = 15.0
+PAGE_CHARS = 300_000
+"""HTML of one reply in one answer; a longer one is fetched in several."""
+
+_MEDIA_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".png": "image/png"}
+_STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+
+class Text(BaseModel):
+    """A message to send."""
+
+    text: str
+
+
+class ChatChange(BaseModel):
+    """What to change of a chat; None leaves it."""
+
+    title: str | None = None
+    pinned: bool | None = None
+
+
+def assets_folder() -> Path:
+    """Return where scripts and styles lie: beside the package in a checkout, inside it once installed."""
+    installed = Path(__file__).parent / "assets"
+    return installed if installed.is_dir() else Path(__file__).parent.parent / "assets"
+
+
+def add_routes(app: FastAPI, service: Service, stopping: Callable[[], bool] = lambda: False) -> None:
+    """Add the /app/ routes; open event streams end once `stopping()` is true."""
+    transcripts = Transcripts()
+    app.add_exception_handler(RingsideError, _displayable)
+    for router in (
+        _asset_routes(),
+        _chat_routes(service),
+        _reply_routes(service, transcripts),
+        _model_routes(service),
+        _stream_routes(service, transcripts, stopping),
+    ):
+        app.include_router(router, prefix="/app")
+
+
+async def _displayable(request: Request, error: Exception) -> Response:
+    """Answer an error a person can act on as one sentence and the way out."""
+    assert isinstance(error, RingsideError)
+    return JSONResponse({"message": error.message, "hint": error.hint}, status_code=400)
+
+
+def _asset_routes() -> APIRouter:
+    router = APIRouter()
+    # a fixed list: no path from outside ever reaches the file system
+    files = {path.name: path for path in assets_folder().iterdir() if path.suffix in _MEDIA_TYPES}
+    files["plotly.min.js"] = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+
+    @router.get("/assets/{name}")
+    def asset(name: str) -> Response:
+        path = files.get(name)
+        if path is None:
+            return PlainTextResponse("There is no such file.", status_code=404)
+        return FileResponse(path, media_type=_MEDIA_TYPES[path.suffix], headers={"Cache-Control": "no-cache"})
+
+    @router.get("/health")
+    def health() -> Json:
+        return {"app": "ringside"}
+
+    return router
+
+
+def _chat_routes(service: Service) -> APIRouter:
+    router = APIRouter(prefix="/chats")
+
+    @router.get("")
+    def chats(query: str = "") -> Json:
+        writing = {run.chat_id for run in service.active_runs()}
+        return {"chats": [chat_data(chat, writing=chat.id in writing) for chat in service.chats(query)]}
+
+    @router.post("")
+    def create() -> Json:
+        return chat_data(service.create_chat())
+
+    @router.get("/{chat_id}")
+    def chat(chat_id: int) -> Json:
+        found = service.chat(chat_id)
+        active = [run.message_id for run in service.active_runs(chat_id)]
+        return {
+            "chat": chat_data(found, writing=bool(active)),
+            "messages": [message_data(message) for message in service.messages(chat_id)],
+            "writing": active,
+        }
+
+    @router.patch("/{chat_id}")
+    def change(chat_id: int, wanted: ChatChange) -> Json:
+        if wanted.title is not None:
+            service.rename_chat(chat_id, wanted.title)
+        if wanted.pinned is not None:
+            service.pin_chat(chat_id, wanted.pinned)
+        return chat_data(service.chat(chat_id))
+
+    @router.delete("/{chat_id}")
+    def delete(chat_id: int) -> Json:
+        service.delete_chat(chat_id)
+        return {}
+
+    @router.post("/{chat_id}/send")
+    def send(chat_id: int, body: Text) -> Json:
+        return _started(service.send(chat_id, body.text))
+
+    @router.post("/{chat_id}/edit")
+    def edit(chat_id: int, body: Text) -> Json:
+        return _started(service.edit_last(chat_id, body.text))
+
+    @router.post("/{chat_id}/continue")
+    def continue_reply(chat_id: int) -> Json:
+        return _started(service.continue_reply(chat_id))
+
+    @router.post("/{chat_id}/regenerate")
+    def regenerate(chat_id: int) -> Json:
+        return _started(service.regenerate(chat_id))
+
+    @router.post("/{chat_id}/stop")
+    def stop(chat_id: int) -> Json:
+        service.stop(chat_id)
+        return {}
+
+    return router
+
+
+def _reply_routes(service: Service, transcripts: Transcripts) -> APIRouter:
+    router = APIRouter(prefix="/messages")
+
+    @router.get("/{message_id}/blocks")
+    def blocks(message_id: int, first: int = 0) -> Json:
+        source = _text_source(service, message_id)
+        slice_ = transcripts.slice(message_id, source, max(first, 0), max_chars=PAGE_CHARS)
+        return {
+            "first": slice_.first,
+            "blocks": slice_.blocks,
+            "open": slice_.open_html,
+            "num_blocks": slice_.num_blocks,
+        }
+
+    @router.get("/{message_id}/text")
+    def text(message_id: int) -> Response:
+        """Return the text exactly as kept; what copy buttons and downloads take."""
+        return _exact(_text_source(service, message_id)(0))
+
+    @router.get("/{message_id}/code/{number}")
+    def code(message_id: int, number: int) -> Response:
+        try:
+            return _exact(transcripts.code(message_id, _text_source(service, message_id), number))
+        except IndexError:
+            raise BadRequestError("This piece of code is no longer there.", "Load the page again.") from None
+
+    @router.get("/{message_id}/metrics")
+    def metrics(message_id: int) -> Json:
+        record = service.metrics(message_id)
+        return {"metrics": None if record is None else metrics_data(record)}
+
+    @router.get("/{message_id}/metrics.csv")
+    def metrics_csv(message_id: int) -> Response:
+        name = f"ringside-{message_id}.csv"
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(service.metrics_csv(message_id), media_type="text/csv", headers=headers)
+
+    return router
+
+
+def _model_routes(service: Service) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/status")
+    def status() -> Json:
+        return {**status_data(service.status()), "notices": service.notices()}
+
+    @router.post("/load")
+    def load(chat: int | None = None) -> Json:
+        service.load(chat)
+        return {}
+
+    @router.post("/unload")
+    def unload() -> Json:
+        service.unload()
+        return {}
+
+    return router
+
+
+def _stream_routes(service: Service, transcripts: Transcripts, stopping: Callable[[], bool]) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/stream")
+    async def stream(
+        chat: int | None = None, message: int | None = None, block: int = 0, sequence: int = 0
+    ) -> StreamingResponse:
+        follower = Follower(service, transcripts, chat, message_id=message, block=block, sequence=sequence)
+        return StreamingResponse(_sent(follower, stopping), media_type="text/event-stream", headers=_STREAM_HEADERS)
+
+    return router
+
+
+async def _sent(follower: Follower, stopping: Callable[[], bool]) -> AsyncIterator[str]:
+    """Poll and encode until the tab goes (the server cancels this) or the application stops.
+
+    A tab that reads slowly holds back the next poll and then gets one larger step: nothing piles up.
+    """
+    quiet_s = 0.0
+    while not stopping():
+        events = await run_in_threadpool(follower.poll)
+        for event in events:
+            yield _encoded(event)
+        pause_s = TICK_S if follower.busy else IDLE_TICK_S
+        quiet_s = 0.0 if events else quiet_s + pause_s
+        if quiet_s >= PING_S:
+            quiet_s = 0.0
+            yield ": ping\n\n"
+        await asyncio.sleep(pause_s)
+
+
+def _encoded(event: Event) -> str:
+    return f"event: {event.name}\ndata: {json.dumps(event.data, ensure_ascii=False, separators=(',', ':'))}\n\n"
+
+
+def _started(run: Run) -> Json:
+    return {"run": run.id, "chat": run.chat_id, "message": run.message_id}
+
+
+def _text_source(service: Service, message_id: int) -> Callable[[int], str]:
+    """Return a function that gives a message's text from an offset on, as it is now."""
+    run = service.run_of_message(message_id)
+    if run is not None:
+        return run.text_from
+    message: StoredMessage = service.message(message_id)
+    return lambda offset: message.text[offset:]
+
+
+def _exact(text: str) -> Response:
+    return Response(text.encode("utf-8", "surrogatepass"), media_type="text/plain; charset=utf-8")

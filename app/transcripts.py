@@ -1,0 +1,103 @@
+"""Rendered replies, shared by every tab: each reply is rendered once, as far as it has grown."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from app.transcript import Transcript
+
+MAX_CHARS = 16_000_000
+"""Text whose blocks are kept; the longest unused are dropped first and rendered again when asked for."""
+
+
+@dataclass(frozen=True)
+class BlockSlice:
+    """Finished blocks [first, first + len(blocks)) of a reply, and the open end if they reach it.
+
+    Attributes:
+        first: index of the first block given.
+        blocks: sanitised HTML.
+        open_html: of the text after the last finished block; None where more finished blocks follow.
+        num_blocks: finished blocks there are.
+        num_chars: of the text that was rendered.
+    """
+
+    first: int
+    blocks: list[str]
+    open_html: str | None
+    num_blocks: int
+    num_chars: int
+
+
+class Transcripts:
+    """Transcripts by message. Thread-safe; a message's text only ever grows at its end."""
+
+    def __init__(self, max_chars: int = MAX_CHARS) -> None:
+        self._max_chars = max_chars
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[int, tuple[Transcript, threading.Lock]] = OrderedDict()
+
+    def slice(
+        self,
+        message_id: int,
+        text_from: Callable[[int], str],
+        first: int = 0,
+        max_blocks: int | None = None,
+        max_chars: int | None = None,
+    ) -> BlockSlice:
+        """Bring the message up to date with `text_from(characters known)` and return blocks from `first` on.
+
+        At most `max_blocks` of them, and about `max_chars` characters of HTML, but at least one.
+        """
+        transcript, lock = self._entry(message_id)
+        with lock:
+            transcript.append(text_from(transcript.num_chars))
+            blocks = [
+                block.html for block in transcript.blocks[first : None if max_blocks is None else first + max_blocks]
+            ]
+            blocks = _within(blocks, max_chars)
+            at_end = first + len(blocks) >= len(transcript.blocks)
+            sliced = BlockSlice(
+                first=first,
+                blocks=blocks,
+                open_html=transcript.open_html() if at_end else None,
+                num_blocks=len(transcript.blocks),
+                num_chars=transcript.num_chars,
+            )
+        self._drop_unused()
+        return sliced
+
+    def code(self, message_id: int, text_from: Callable[[int], str], number: int) -> str:
+        """Return the text of a code frame. Raises IndexError if there is none of that number."""
+        transcript, lock = self._entry(message_id)
+        with lock:
+            transcript.append(text_from(transcript.num_chars))
+            return transcript.code(number)
+
+    def _entry(self, message_id: int) -> tuple[Transcript, threading.Lock]:
+        with self._lock:
+            if message_id not in self._entries:
+                self._entries[message_id] = (Transcript(), threading.Lock())
+            self._entries.move_to_end(message_id)
+            return self._entries[message_id]
+
+    def _drop_unused(self) -> None:
+        with self._lock:
+            total = sum(transcript.num_chars for transcript, _ in self._entries.values())
+            while total > self._max_chars and len(self._entries) > 1:
+                _, (transcript, _) = self._entries.popitem(last=False)
+                total -= transcript.num_chars
+
+
+def _within(blocks: list[str], max_chars: int | None) -> list[str]:
+    if max_chars is None:
+        return blocks
+    size = 0
+    for number, block in enumerate(blocks):
+        size += len(block)
+        if size > max_chars:
+            return blocks[: max(number, 1)]
+    return blocks
