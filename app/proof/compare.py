@@ -5,7 +5,7 @@ Each configuration gets a fresh worker process, so that what one leaves behind c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -115,7 +115,7 @@ class Outcome:
 
 def run(
     comparison: Comparison, configurations: Sequence[Configuration], log_path: Path | None = None
-) -> Iterator[Progress]:
+) -> Generator[Progress, None, None]:
     """Measure one configuration after the other into `comparison`, yielding where it is.
 
     Closing the iterator ends the worker of the moment; what was measured stays in `comparison`. A configuration that

@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import signal
 import traceback
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -21,7 +21,7 @@ _QUIET = {"KINETO_LOG_LEVEL": "99", "TORCH_CPP_LOG_LEVEL": "ERROR"}
 """The profiler logs to the terminal otherwise; read when torch is imported."""
 
 
-def stream(module: str, function: str, *args: Any, **kwargs: Any) -> Iterator[Any]:
+def stream(module: str, function: str, *args: Any, **kwargs: Any) -> Generator[Any, None, None]:
     """Yield what `module.function(*args, **kwargs)` yields, from a spawned process.
 
     Closing the iterator early ends the process; arguments and items must pickle.

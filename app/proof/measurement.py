@@ -6,7 +6,7 @@ A `Measurement` grows while the reply is written and is worth reading at any mom
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -108,7 +108,7 @@ def measure(
     request: GenerationRequest,
     log_path: Path | None = None,
     start: Callable[[LoadRequest, Path | None], Worker] = WorkerProcess,
-) -> Iterator[Measurement]:
+) -> Generator[Measurement, None, None]:
     """Load, generate, unload; yield the growing measurement after every message of the worker.
 
     Closing the iterator ends the worker. An error a person can act on ends the run and is kept in `error`; what was

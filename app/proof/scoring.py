@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from statistics import fmean
@@ -33,7 +33,7 @@ class Losses:
         return [(start + num_tokens, fmean(self.values[start : start + num_tokens])) for start in starts]
 
 
-def score(load: LoadRequest, text: str, num_tokens: int, losses: Losses) -> Iterator[None]:
+def score(load: LoadRequest, text: str, num_tokens: int, losses: Losses) -> Generator[None, None, None]:
     """Add the losses of the text's first `num_tokens` tokens to `losses` as they come, yielding after each.
 
     Yields nothing where the backend cannot score a text.

@@ -1,0 +1,57 @@
+"""When not to use a ring, in sentences that name the numbers they rest on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from app.proof.quantities import bytes_text
+from backends.requests import CachePolicy, LoadRequest
+from models.config import ModelConfig
+from models.sizing import kv_bytes_per_token, policy_kv_bytes
+
+_SMALL_SHARE = 0.1  # of the weights: a cache below it is not worth bounding
+
+
+def advice(
+    config: ModelConfig, request: LoadRequest, weights_bytes: int, element_bytes: int, expected_tokens: int | None
+) -> tuple[str, ...]:
+    """Say when a ring is the wrong choice, with the numbers it rests on."""
+    per_token = kv_bytes_per_token(config, element_bytes)
+    ring_bytes = policy_kv_bytes(config, replace(request, policy=CachePolicy.RING), request.window, element_bytes)
+    even = -(-ring_bytes // per_token)
+    sentences = []
+    if expected_tokens is not None and expected_tokens <= even:
+        sentences.append(
+            f"No ring is needed for {expected_tokens:,} tokens: a cache that keeps everything takes "
+            f"{bytes_text(expected_tokens * per_token)}, the ring at W = {request.window:,} "
+            f"{bytes_text(ring_bytes)}; they are even at {even:,} tokens."
+        )
+    elif expected_tokens is not None and expected_tokens * per_token < _SMALL_SHARE * weights_bytes:
+        sentences.append(
+            f"For {expected_tokens:,} tokens the ring saves {bytes_text(expected_tokens * per_token - ring_bytes)}, "
+            f"little beside weights of {bytes_text(weights_bytes)}; keeping everything forgets nothing."
+        )
+    else:
+        sentences.append(
+            f"Short answers need no ring: up to {even:,} tokens a cache that keeps everything is no larger than the "
+            f"{bytes_text(ring_bytes)} of the ring at W = {request.window:,}."
+        )
+    sentences.append(_forgets(config, request, per_token))
+    return tuple(sentences)
+
+
+def _forgets(config: ModelConfig, request: LoadRequest, per_token: int) -> str:
+    """Say what cannot be quoted any more, and what keeping it would cost."""
+    per_layer = per_token // len(config.layers)
+    if config.num_full_layers == 0:
+        return (
+            f"All {len(config.layers)} layers slide: no cache lets the model look back further than "
+            f"{config.trained_window:,} tokens in one layer, so keeping more gains nothing."
+        )
+    growth = config.num_full_layers * per_layer
+    policy = "'as trained'" if config.num_sliding_layers else "'full'"
+    return (
+        f"A task that must quote what lies more than {request.window:,} tokens back cannot use the ring: its "
+        f"{config.num_full_layers} full-attention layers forget it. The policy {policy} keeps it, at "
+        f"{bytes_text(growth)} a token."
+    )

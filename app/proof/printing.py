@@ -1,0 +1,60 @@
+"""Reports on a terminal: tables and sentences to stdout, progress and remarks to stderr, or JSON lines alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table as RichTable
+
+from app.proof.report import Report, Table, write
+
+
+def show(report: Report, output: Path | None, as_json: bool) -> None:
+    """Print a report unless JSON was asked for, and write it where asked."""
+    if not as_json:
+        console = Console(highlight=False)
+        console.print(report.title, style="bold", markup=False)
+        for table in report.tables:
+            if not table.detail:
+                console.print(rich_table(table))
+        for sentence in report.sentences:
+            console.print(f"• {sentence}", markup=False)
+    if output is not None:
+        for path in write(report, output):
+            note(f"Wrote {path}")
+
+
+def note(text: str) -> None:
+    """Print a remark beside the results."""
+    Console(stderr=True, highlight=False).print(text, markup=False)
+
+
+def print_json(value: object) -> None:
+    """Print one object on a line of its own, at once."""
+    print(json.dumps(value), flush=True)
+
+
+def progress_bar(hidden: bool) -> Progress:
+    """Return a progress display on stderr that leaves nothing behind."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    return Progress(*columns, console=Console(stderr=True), transient=True, disable=hidden)
+
+
+def rich_table(table: Table) -> RichTable:
+    """Return a table for the terminal, numbers to the right."""
+    shown = RichTable(title=table.title, title_justify="left", box=box.SIMPLE_HEAD)
+    for index, column in enumerate(table.columns):
+        shown.add_column(column, justify="left" if index == 0 else "right")
+    for row in table.rows:
+        shown.add_row(*row)
+    return shown
