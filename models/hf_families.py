@@ -193,7 +193,7 @@ def _llama(keys: ConfigKeys) -> Features:
 
 
 def _ministral3(keys: ConfigKeys) -> Features:
-    rope = ConfigKeys(keys.section("rope_parameters") or keys.section("rope_scaling") or {}, keys.source)
+    rope = ConfigKeys(keys.section("rope_scaling") or keys.section("rope_parameters") or {}, keys.source)
     if not rope.get("llama_4_scaling_beta"):
         return _rms(keys)
     tokens = rope.integer("original_max_position_embeddings")
