@@ -78,8 +78,14 @@ def repo_snapshots(repo_folder: Path) -> list[Path]:
     return sorted(snapshots, key=lambda path: (path.name == current, path.stat().st_mtime), reverse=True)
 
 
-def fetch(hub_id: HubId, report: Report, cache_folder: Path | None = None) -> Path:
+def fetch(hub_id: HubId, report: Report, cache_folder: Path | None = None, endpoint: str | None = None) -> Path:
     """Return the path of a hub model (a GGUF file or a folder), fetching what is missing.
+
+    Args:
+        hub_id: what to fetch.
+        report: told how far it is.
+        cache_folder: None takes the hub library's usual one.
+        endpoint: address of the hub; None takes `HF_ENDPOINT`, or the public one.
 
     Raises:
         ModelFileError: there is no such model or file, it is gated or has no weights that are safe to open, there is no
@@ -89,7 +95,7 @@ def fetch(hub_id: HubId, report: Report, cache_folder: Path | None = None) -> Pa
     if (cached := _find_cached(hub_id, cache)) is not None:
         return cached
     try:
-        return _download(hub_id, cache, report)
+        return _download(hub_id, cache, report, endpoint)
     except RingsideError:
         raise
     except Exception as error:  # the library's, its HTTP client's and the system's: three trees without a common root
@@ -108,18 +114,20 @@ def _find_cached(hub_id: HubId, cache: Path) -> Path | None:
     return None
 
 
-def _download(hub_id: HubId, cache: Path, report: Report) -> Path:
+def _download(hub_id: HubId, cache: Path, report: Report, endpoint: str | None) -> Path:
     from huggingface_hub import HfApi, hf_hub_download
 
     report(LoadProgress(f"Looking up {hub_id}"))
-    info = HfApi().model_info(hub_id.repo, files_metadata=True)
+    api = HfApi(endpoint=endpoint)
+    info = api.model_info(hub_id.repo, files_metadata=True)
     sizes = _choose_files(hub_id, info)
     _require_space(hub_id, sum(sizes.values()), cache)
     progress = _FetchProgress(f"Fetching {hub_id}", sum(sizes.values()), report)
     bar_class: Any = progress.bar_class()  # any class with tqdm's methods will do; the annotation asks for tqdm's
     path = cache
     for name, size in sizes.items():
-        path = Path(hf_hub_download(hub_id.repo, name, revision=info.sha, cache_dir=cache, tqdm_class=bar_class))
+        where: Any = {"revision": info.sha, "cache_dir": cache, "endpoint": api.endpoint}
+        path = Path(hf_hub_download(hub_id.repo, name, tqdm_class=bar_class, **where))
         progress.finish_file(size)
     if hub_id.file is not None or path.suffix == ".gguf":
         return path.with_name(Path(next(iter(sizes))).name)
