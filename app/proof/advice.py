@@ -48,10 +48,12 @@ def _forgets(config: ModelConfig, request: LoadRequest, per_token: int) -> str:
             f"All {len(config.layers)} layers slide: no cache lets the model look back further than "
             f"{config.trained_window:,} tokens in one layer, so keeping more gains nothing."
         )
+    several = config.num_full_layers > 1
+    forgetful = f"{config.num_full_layers} full-attention layers forget" if several else "full-attention layer forgets"
     growth = config.num_full_layers * per_layer
     policy = "'as trained'" if config.num_sliding_layers else "'full'"
     return (
         f"A task that must quote what lies more than {request.window:,} tokens back cannot use the ring: its "
-        f"{config.num_full_layers} full-attention layers forget it. The policy {policy} keeps it, at "
+        f"{forgetful} it. The policy {policy} keeps it, at "
         f"{bytes_text(growth)} a token."
     )

@@ -48,7 +48,7 @@ class Measurement:
         points: at most 4,000, evenly thinned; `tokens` counts the reply, `time_s` from its start, prefill included.
         peak_process_bytes: resident memory of the worker at most, loading left out, prefill included.
         load_s: seconds from the start of the process to a loaded model.
-        first_token_s: time of the first update that held a token.
+        first_token_s: from the start of the reply.
         num_prompt_tokens: the reply's tokens begin after them.
     """
 
@@ -81,7 +81,7 @@ class Measurement:
         if not update.token_ids:
             return
         if self.first_token_s is None:
-            self.first_token_s = update.time_s
+            self.first_token_s = update.first_token_s
         self._num_updates += 1
         if self._num_updates % self._stride == 0:
             self.points.append(_point(update))

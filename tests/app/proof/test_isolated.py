@@ -44,7 +44,7 @@ def test_items_arrive_in_order_from_another_process() -> None:
 def test_closing_early_ends_the_process() -> None:
     items = stream(__name__, "process_ids")
     child = next(items)
-    items.close()  # type: ignore[attr-defined]
+    items.close()
     assert not psutil.pid_exists(child)
 
 
