@@ -71,8 +71,8 @@ class Scores:
         return self.weigh(queries_BHMD @ keys_BHKD.transpose(-1, -2), values_BHKD, mask, sinks_Q)
 
     def weigh(self, scores_BHMK: Tensor, values_BHKD: Tensor, mask: Tensor | None, sinks_Q: Tensor | None) -> Tensor:
-        """The explicit way, from raw products on; softmax in float32."""
-        scores_BHMK = scores_BHMK.float() * self.scale
+        """The explicit way, from raw products on; softmax in float32 or better."""
+        scores_BHMK = scores_BHMK.to(torch.promote_types(scores_BHMK.dtype, torch.float32)) * self.scale
         if self.softcap is not None:
             scores_BHMK = self.softcap * torch.tanh(scores_BHMK / self.softcap)
         if mask is not None:
@@ -81,7 +81,11 @@ class Scores:
             weights_BHMK = scores_BHMK.softmax(dim=-1)
         else:
             num_rows, num_heads, num_queries, _ = scores_BHMK.shape
-            sinks_HM = sinks_Q.float().view(num_heads, -1, 1).expand(-1, -1, num_queries * num_heads // len(sinks_Q))
+            sinks_HM = (
+                sinks_Q.to(scores_BHMK.dtype)
+                .view(num_heads, -1, 1)
+                .expand(-1, -1, num_queries * num_heads // len(sinks_Q))
+            )
             sinks_BHM1 = sinks_HM.reshape(1, num_heads, num_queries, 1).expand(num_rows, -1, -1, -1)
             weights_BHMK = torch.cat((scores_BHMK, sinks_BHM1), dim=-1).softmax(dim=-1)[..., :-1]
         return weights_BHMK.to(values_BHKD.dtype) @ values_BHKD

@@ -3,7 +3,8 @@
 Parameters carry canonical names whatever file they come from (`models.weight_names` translates):
 `embed.weight`, `layers.{i}.attn.{q,k,v,o}.{weight,bias}`, `layers.{i}.attn.{q_norm,k_norm}.weight`,
 `layers.{i}.attn.sinks`, `layers.{i}.{attn_norm,attn_post_norm,mlp_norm,mlp_post_norm}.{weight,bias}`,
-`layers.{i}.mlp.{gate,up,down}.{weight,bias}`, `norm.{weight,bias}`, `head.weight` (absent where the embedding serves).
+`layers.{i}.mlp.{gate,up,down}.{weight,bias}` or `layers.{i}.moe.{router,gate,up,down}.{weight,bias}` (experts stacked),
+`norm.{weight,bias}`, `head.weight` (absent where the embedding serves).
 
 Shape letters: B rows, T tokens, E hidden size, V vocabulary.
 """
@@ -21,6 +22,7 @@ from models.cache_plan import Plan
 from models.config import LayerConfig, ModelConfig
 from models.feed_forward import FeedForward
 from models.linear_factory import LinearFactory
+from models.moe import MixtureOfExperts
 from models.norms import Norm
 from models.ring_cache import KVCache, LayerCache
 from models.rope import Rotary
@@ -43,7 +45,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.config = config
         self.embed = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.layers = nn.ModuleList(DecoderLayer(config, linear) for _ in config.layers)
+        self.layers = nn.ModuleList(DecoderLayer(config, layer, linear) for layer in config.layers)
         self.norm = Norm(config.hidden_size, config.norm, config.norm_eps, config.norm_bias)
         has_head = not config.tied_embeddings if own_head is None else own_head
         self.head = linear(config.hidden_size, config.vocab_size, bias=False) if has_head else None
@@ -126,7 +128,7 @@ class Decoder(nn.Module):
 class DecoderLayer(nn.Module):
     """Attention, then a feed-forward block, each added to the residual stream."""
 
-    def __init__(self, config: ModelConfig, linear: LinearFactory) -> None:
+    def __init__(self, config: ModelConfig, layer: LayerConfig, linear: LinearFactory) -> None:
         super().__init__()
 
         def norm(exists: bool) -> Norm | None:
@@ -136,7 +138,11 @@ class DecoderLayer(nn.Module):
         self.attn = Attention(config, linear)
         self.attn_post_norm = norm(config.norms_after)
         self.mlp_norm = norm(config.norms_before and not config.parallel_block)
-        self.mlp = FeedForward(config, linear)
+        if layer.moe is None:
+            self.mlp = FeedForward(config, linear)
+        else:
+            self.moe = MixtureOfExperts(config, layer.moe)
+        self._has_experts = layer.moe is not None
         self.mlp_post_norm = norm(config.norms_after)
         self._parallel = config.parallel_block
         self._scale = config.residual_scale
@@ -145,10 +151,14 @@ class DecoderLayer(nn.Module):
         inputs_BTE = _normed(hidden_BTE, self.attn_norm)
         attended_BTE = self._scaled(_normed(self.attn(inputs_BTE, cache, plan, turn), self.attn_post_norm))
         if self._parallel:
-            return hidden_BTE + attended_BTE + self._scaled(_normed(self.mlp(inputs_BTE), self.mlp_post_norm))
+            return hidden_BTE + attended_BTE + self._scaled(_normed(self._feed(inputs_BTE), self.mlp_post_norm))
         hidden_BTE = hidden_BTE + attended_BTE
-        fed_BTE = self.mlp(_normed(hidden_BTE, self.mlp_norm))
+        fed_BTE = self._feed(_normed(hidden_BTE, self.mlp_norm))
         return hidden_BTE + self._scaled(_normed(fed_BTE, self.mlp_post_norm))
+
+    def _feed(self, inputs_BTE: Tensor) -> Tensor:
+        fed_BTE: Tensor = self.moe(inputs_BTE) if self._has_experts else self.mlp(inputs_BTE)
+        return fed_BTE
 
     def _scaled(self, values: Tensor) -> Tensor:
         return values if self._scale == 1.0 else values * self._scale

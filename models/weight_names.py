@@ -42,6 +42,11 @@ class Part:
     def rows(self) -> slice:
         return slice(self.start, self.stop, self.step)
 
+    @property
+    def is_stack(self) -> bool:
+        """Whether the tensor holds all experts of a layer, so that its rows are its second dimension."""
+        return self.expert is None and ".moe." in self.parameter and ".router." not in self.parameter
+
 
 IGNORED: tuple[Part, ...] = ()
 """What a tensor gets that no parameter needs: tables derived from the config, the vision part of a larger model."""

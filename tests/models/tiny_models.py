@@ -5,9 +5,10 @@ Both layer kinds occur wherever a family has both, and the init range is large e
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -39,7 +40,47 @@ YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max
 FAMILIES: dict[str, dict[str, Any]] = {
     "llama": {"rope_parameters": LLAMA3},
     "mistral": {},
+    "ministral": {"layer_types": BOTH_KINDS},
+    "ministral3": {"rope_parameters": {**YARN, "llama_4_scaling_beta": 0.2, "original_max_position_embeddings": 16}},
+    "qwen2": {"layer_types": BOTH_KINDS, "use_sliding_window": True},
+    "qwen3": {"layer_types": BOTH_KINDS, "use_sliding_window": True, "head_dim": 16, "attention_bias": True},
+    "gemma2": {
+        "layer_types": BOTH_KINDS,
+        "query_pre_attn_scalar": 16,
+        "attn_logit_softcapping": 5.0,
+        "final_logit_softcapping": 3.0,
+    },
     "gemma3_text": {"layer_types": BOTH_KINDS, "head_dim": 16, "query_pre_attn_scalar": 16},
+    "phi3": {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.75}},
+    "starcoder2": {},
+    "olmo2": {},
+    "olmo3": {"layer_types": BOTH_KINDS, "rope_parameters": YARN},
+    "cohere2": {"layer_types": BOTH_KINDS, "logit_scale": 0.25},
+    "smollm3": {"layer_types": BOTH_KINDS, "use_sliding_window": True, "no_rope_layers": [1, 0, 1]},
+    "exaone4": {"layer_types": BOTH_KINDS},
+    "granite": {
+        "attention_multiplier": 0.2,
+        "embedding_multiplier": 3.0,
+        "residual_multiplier": 0.5,
+        "logits_scaling": 2.0,
+    },
+    "mixtral": {"num_hidden_layers": 2, "num_local_experts": 4, "num_experts_per_tok": 2},
+    "qwen3_moe": {
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 24,
+        "mlp_only_layers": [1],
+        "norm_topk_prob": True,
+        "use_sliding_window": True,
+    },
+    "gpt_oss": {
+        "layer_types": BOTH_KINDS,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "rope_parameters": {**YARN, "truncate": False},
+    },
+    "glm": {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}},
+    "glm4": {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}},
 }
 
 
@@ -61,8 +102,12 @@ class TinyModel:
             logits: Tensor = self.stock(ids_BT, position_ids=positions, use_cache=False).logits
         return logits
 
+    def in_float64(self) -> TinyModel:
+        """The same weights, to see differences of structure alone."""
+        return TinyModel(self.stock, copy.deepcopy(self.decoder).double())
 
-@lru_cache(maxsize=None)
+
+@cache
 def tiny_model(family: str, **overrides: Any) -> TinyModel:
     """Build one; `overrides` are config values (tuples for lists)."""
     torch.manual_seed(0)
@@ -121,7 +166,7 @@ def fill(parameter: Tensor, tensor: Tensor, part: Part) -> None:
         tensor = tensor.transpose(-1, -2)
     if part.expert is not None:
         parameter = parameter[part.expert]
-    rows = tensor[part.rows] if parameter.dim() == tensor[part.rows].dim() else tensor[:, part.rows]
+    rows = tensor[:, part.rows] if part.is_stack else tensor[part.rows]
     parameter.copy_(rows + part.offset)
 
 
