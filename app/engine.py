@@ -165,6 +165,8 @@ class Engine:
             self._changed.notify_all()
 
     def _number_waiting(self) -> None:
+        if self._current is None:
+            return  # the first is served at once
         runs = [task.run for task in self._tasks if isinstance(task, Job)]
         for position, run in enumerate(runs, start=1):
             run.wait_at(position)

@@ -17,6 +17,7 @@ from typing import Any
 from app.chat_settings import ChatSettings, chat_settings_from, from_json, to_json
 from app.engine import Engine, EngineStatus
 from app.jobs import Job
+from app.local_models import estimate_load, local_models
 from app.metrics import MetricsRecord
 from app.prompts import prompt_messages
 from app.reply_keeper import ReplyKeeper
@@ -26,6 +27,8 @@ from app.store import Chat, Store, StoredMessage
 from backends.errors import BadRequestError
 from backends.registry import BACKENDS
 from backends.requests import GenerationRequest, LoadRequest
+from models.catalog import ModelEntry
+from models.sizing import Estimate
 
 _KEPT_RUNS = 4
 _MAX_TITLE_CHARS = 60
@@ -224,6 +227,17 @@ class Service:
         """Tell whether sending with these settings would load a model first."""
         status = self._engine.status()
         return status.model is None or status.request != request
+
+    def models(self) -> list[ModelEntry]:
+        """Return the models found on this machine, unusable ones with the reason; reads every header, so takes a while."""
+        return local_models(self._settings.data_folder, self._settings.model_folders)
+
+    def estimate(self, request: LoadRequest) -> Estimate | None:
+        """Return what loading would take; None where the model is not on this machine yet, or has no figures (echo).
+
+        Raises RingsideError for files that are damaged or that the backend cannot run.
+        """
+        return estimate_load(request, self._settings.data_folder)
 
     # Figures and notices
 

@@ -17,6 +17,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from multiprocessing.connection import Connection
 
 import psutil
@@ -28,6 +29,7 @@ from backends.contract import Backend
 from backends.errors import OutOfMemoryError, RingsideError
 from backends.events import Finished, LoadProgress, MemoryFigures, PrefillProgress, TextChunk
 from backends.requests import LoadRequest
+from models.catalog import resolve
 
 SEND_INTERVAL_S = 0.05
 SIGN_OF_LIFE_S = 0.5
@@ -61,7 +63,7 @@ class _Worker:
     def run(self) -> None:
         threading.Thread(target=self._listen, name="listener", daemon=True).start()
         loaded: list[Backend] = []
-        error = _failure(lambda: loaded.append(registry.load(self._request, self._report_progress)))
+        error = _failure(lambda: loaded.append(self._load()))
         if error is not None:
             self._send(LoadFailed(error))
             return
@@ -73,6 +75,14 @@ class _Worker:
                 break
             self._generate(backend, command)
         _failure(backend.close)
+
+    def _load(self) -> Backend:
+        request = self._request
+        if request.backend != "echo":
+            # Here and not in the page's process: fetching a model can be cancelled by ending this one.
+            path = resolve(request.model, self._report_progress)
+            request = replace(request, model=str(path))
+        return registry.load(request, self._report_progress)
 
     def _listen(self) -> None:
         """Take commands until told to shut down; exit at once if the engine's process is gone."""

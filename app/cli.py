@@ -1,0 +1,189 @@
+"""The `ringside` command: `chat` (default), `generate`, `models`.
+
+Importing this module loads no engine library and no web framework; each command imports what it needs.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from backends.errors import RingsideError
+from backends.requests import CachePolicy
+
+cli = typer.Typer(
+    help="Chat with local models for very long texts: a ring cache keeps memory and speed flat, and the page shows it.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Backend = Annotated[str | None, typer.Option(help="ring, llamacpp or echo.", show_default=False)]
+Model = Annotated[str | None, typer.Option(help="GGUF file, Hugging Face folder, hub id, or a demo model's name.")]
+Window = Annotated[int | None, typer.Option(help="Tokens that a token sees, itself included.", min=1)]
+Sinks = Annotated[str | None, typer.Option(help='First tokens kept for ever; "none" keeps the system prompt.')]
+Policy = Annotated[CachePolicy | None, typer.Option(help="How much of the past the cache keeps.")]
+Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda.")]
+Precision = Annotated[str | None, typer.Option(help="auto, float32, bfloat16, float16 or int8.")]
+Threads = Annotated[int | None, typer.Option(help="CPU threads.", min=1)]
+System = Annotated[str | None, typer.Option(help="System prompt.")]
+Temperature = Annotated[float | None, typer.Option(help="0 always takes the likeliest token.", min=0)]
+Seed = Annotated[int | None, typer.Option(help="The same seed writes the same text.", min=0)]
+KeepWriting = Annotated[bool | None, typer.Option("--keep-writing", help="Ignore the model's end of text.")]
+BackendOption = Annotated[list[str] | None, typer.Option("--option", help="A backend's own switch, NAME=VALUE.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
+
+
+def main() -> None:
+    """Run the command line."""
+    if len(sys.argv) == 1 or (sys.argv[1].startswith("-") and sys.argv[1] != "--help"):
+        sys.argv.insert(1, "chat")
+    cli()
+
+
+@cli.command()
+def chat(
+    port: Annotated[
+        int | None, typer.Option(help="Port; by default a usual one, or the next that is free.", min=1, max=65_535)
+    ] = None,
+    browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
+    backend: Backend = None,
+    model: Model = None,
+    window: Window = None,
+    sinks: Sinks = None,
+    policy: Policy = None,
+    device: Device = None,
+    precision: Precision = None,
+    threads: Threads = None,
+    system: System = None,
+    temperature: Temperature = None,
+    seed: Seed = None,
+    keep_writing: KeepWriting = None,
+    option: BackendOption = None,
+    as_json: Json = False,
+) -> None:
+    """Open the chat page (what `ringside` alone does); new chats start with the settings given here."""
+    given = _given(
+        backend=backend,
+        model=model,
+        window=window,
+        sinks=_number_or_none(sinks),
+        policy=policy,
+        device=device,
+        precision=precision,
+        num_threads=threads,
+        system_prompt=system,
+        temperature=temperature,
+        seed=seed,
+        keep_writing=keep_writing,
+        options=_pairs(option),
+    )
+    from app.chat_command import serve_chat
+
+    try:
+        code = serve_chat(given, port, browser, as_json)
+    except (RingsideError, ValueError) as error:
+        _fail(error, as_json)
+    raise typer.Exit(code)
+
+
+@cli.command()
+def generate(
+    prompt: Annotated[
+        str | None, typer.Option(help="What to answer or continue; read from stdin if not given.")
+    ] = None,
+    tokens: Annotated[int | None, typer.Option(help="Stop after so many; endless if not given.", min=1)] = None,
+    stop: Annotated[list[str] | None, typer.Option(help="Stop before this text; may be given again.")] = None,
+    backend: Backend = None,
+    model: Model = None,
+    window: Window = None,
+    sinks: Sinks = None,
+    policy: Policy = None,
+    device: Device = None,
+    precision: Precision = None,
+    threads: Threads = None,
+    system: System = None,
+    temperature: Temperature = None,
+    seed: Seed = None,
+    keep_writing: KeepWriting = None,
+    option: BackendOption = None,
+    as_json: Json = False,
+) -> None:
+    """Write one reply to stdout, without a browser. Ctrl-C ends it and keeps what came."""
+    given = _given(
+        backend=backend,
+        model=model,
+        window=window,
+        sinks=_number_or_none(sinks),
+        policy=policy,
+        device=device,
+        precision=precision,
+        num_threads=threads,
+        system_prompt=system,
+        temperature=temperature,
+        seed=seed,
+        keep_writing=keep_writing,
+        options=_pairs(option),
+        max_new_tokens=tokens,
+        stop=stop or None,
+    )
+    from app.chat_settings import chat_settings_from
+    from app.generate_command import generate as write
+    from app.settings import read_settings
+
+    try:
+        text = _prompt(prompt)
+        settings = read_settings()
+        for notice in settings.notices:
+            typer.echo(notice, err=True)
+        code = write(chat_settings_from(given, settings.defaults), text, as_json)
+    except (RingsideError, ValueError) as error:
+        _fail(error, as_json)
+    raise typer.Exit(code)
+
+
+@cli.command()
+def models(as_json: Json = False) -> None:
+    """List the models found on this machine and which backends can run them, and why not."""
+    from app.models_command import list_models
+    from app.settings import read_settings
+
+    raise typer.Exit(list_models(read_settings(), as_json))
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    """Return what was given on the command line, as flat settings."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _number_or_none(text: str | None) -> int | str | None:
+    return int(text) if text is not None and text.isdecimal() else text
+
+
+def _pairs(options: list[str] | None) -> dict[str, str] | None:
+    if not options:
+        return None
+    pairs = [option.partition("=") for option in options]
+    if wrong := next((name for name, equals, _ in pairs if not equals), None):
+        raise typer.BadParameter(f"--option {wrong} has no value; write --option {wrong}=VALUE")
+    return {name: value for name, _, value in pairs}
+
+
+def _prompt(given: str | None) -> str:
+    if given is None and not sys.stdin.isatty():
+        given = sys.stdin.read()
+    if given is None or not given.strip():
+        raise ValueError('There is no prompt; give --prompt "..." or pipe a text in.')
+    return given
+
+
+def _fail(error: Exception, as_json: bool) -> NoReturn:
+    if as_json:
+        import json
+
+        message, hint = (error.message, error.hint) if isinstance(error, RingsideError) else (str(error), "")
+        typer.echo(json.dumps({"event": "error", "error": message, "hint": hint}))
+    else:
+        typer.echo(f"Error: {error}", err=True)
+    raise typer.Exit(1)
