@@ -66,6 +66,11 @@ class Service:
         """
         return cls(settings, Store(settings.database_path), Engine(worker_log_path()), overrides)
 
+    @property
+    def application(self) -> Settings:
+        """The application's settings, as read at the start."""
+        return self._settings
+
     # Chats
 
     def chats(self, query: str = "") -> list[Chat]:
