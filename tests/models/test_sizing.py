@@ -86,7 +86,8 @@ def test_a_ring_never_grows_and_never_holds_more_than_it_has(
 def ask(
     config: ModelConfig | None, template: bool = True, free_bytes: int | None = None, **request: object
 ) -> Estimate:
-    load = LoadRequest(**{"backend": "ring", "model": "m", "window": 512, **request})
+    fields: dict[str, Any] = {"backend": "ring", "model": "m", "window": 512, **request}
+    load = LoadRequest(**fields)
     return estimate(config, 1000, load, has_chat_template=template, free_bytes=free_bytes)
 
 
