@@ -74,7 +74,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "use_sliding_window": True,
     },
     "gpt_oss": {
-        "layer_types": BOTH_KINDS,
+        "num_hidden_layers": 2,
+        "layer_types": [SLIDING, FULL],
         "num_local_experts": 4,
         "num_experts_per_tok": 2,
         "rope_parameters": {**YARN, "truncate": False},
@@ -128,7 +129,9 @@ def tiny_model(family: str, **overrides: Any) -> TinyModel:
         **FAMILIES[family],
         **{key: list(value) if isinstance(value, tuple) else value for key, value in overrides.items()},
     }
-    stock = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **values), attn_implementation="eager")
+    stock = AutoModelForCausalLM.from_config(
+        AutoConfig.for_model(family, **values), attn_implementation="eager", experts_implementation="eager"
+    )
     randomise(stock)
     with TemporaryDirectory() as folder:
         stock.save_pretrained(folder)
