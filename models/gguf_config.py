@@ -14,13 +14,10 @@ from typing import Any
 import numpy as np
 
 from backends.errors import UnsupportedModelError
-from models.config import LayerConfig, ModelConfig, MoeConfig, RopeConfig, RotaryLayout
+from models.config import LayerConfig, ModelConfig, MoeConfig
 from models.config_keys import ConfigKeys
 from models.gguf_reader import GgufFile
-
-INTERLEAVED_QK_ARCHITECTURES = frozenset({"llama", "mistral3", "granite", "smollm3"})
-"""Their converters reorder the rows of q and k so that rotary pairs are neighbours; loading undoes it (see
-`models.gguf_weights`), which is why their layout here is "half"."""
+from models.gguf_rope import PLAIN_ROPE, GgufRopeStyle, parse_ropes
 
 
 @dataclass(frozen=True)
@@ -30,23 +27,17 @@ class _Architecture:
     Attributes:
         pattern: every n-th layer is full where a window is given without a pattern; None means all layers slide.
         default_window: where the file gives none.
-        layout: rotary pairs after the loader undid the reordering.
-        sliding_theta: base of sliding layers where the file gives none; None is the full layers' base.
-        scales_full_only: rotary scaling leaves sliding layers alone.
+        rope: see `GgufRopeStyle`.
         no_rope_interval: every n-th layer does not rotate; 0 is off.
         rotates_sliding_only: full layers do not rotate, where any layer slides.
-        yarn_truncate: see `RopeConfig`.
         features: fields of `ModelConfig` that differ from its defaults.
     """
 
     pattern: int | None = None
     default_window: int | None = None
-    layout: RotaryLayout = "half"
-    sliding_theta: float | None = None
-    scales_full_only: bool = False
+    rope: GgufRopeStyle = PLAIN_ROPE
     no_rope_interval: int = 0
     rotates_sliding_only: bool = False
-    yarn_truncate: bool = True
     features: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -64,27 +55,28 @@ _ARCHITECTURES: dict[str, _Architecture] = {
     "gemma2": _Architecture(pattern=2, default_window=4096, features=_GEMMA),
     "gemma3": _Architecture(
         pattern=6,
-        sliding_theta=10_000.0,
-        scales_full_only=True,
+        rope=GgufRopeStyle(sliding_theta=10_000.0, scales_full_only=True),
         features={**_GEMMA, "qk_norm": "head", "qk_norm_kind": "rms_plus_one"},
     ),
     "phi3": _PLAIN,
     "starcoder2": _Architecture(
         features={"norm": "layer", "norm_bias": True, "activation": "gelu_tanh", "gated_mlp": False}
     ),
-    "olmo2": _Architecture(pattern=4, scales_full_only=True, features={**_AFTER_ONLY, "qk_norm": "projection"}),
+    "olmo2": _Architecture(
+        pattern=4, rope=GgufRopeStyle(scales_full_only=True), features={**_AFTER_ONLY, "qk_norm": "projection"}
+    ),
     "cohere2": _Architecture(
         pattern=4,
         default_window=4096,
-        layout="interleaved",
+        rope=GgufRopeStyle(layout="interleaved"),
         rotates_sliding_only=True,
         features={"norm": "layer", "parallel_block": True},
     ),
     "smollm3": _Architecture(no_rope_interval=4),
     "exaone4": _Architecture(pattern=4, rotates_sliding_only=True, features={**_AFTER_ONLY, **_HEAD_NORM}),
     "granite": _PLAIN,
-    "glm4": _Architecture(layout="interleaved", features={"norms_after": True}),
-    "gpt-oss": _Architecture(pattern=2, yarn_truncate=False, features={"learned_sinks": True}),
+    "glm4": _Architecture(rope=GgufRopeStyle(layout="interleaved"), features={"norms_after": True}),
+    "gpt-oss": _Architecture(pattern=2, rope=GgufRopeStyle(yarn_truncate=False), features={"learned_sinks": True}),
 }
 _NOT_A_MODEL = {"adapter": "a LoRA adapter", "mmproj": "the image part of a multimodal model", "imatrix": "statistics"}
 
@@ -224,7 +216,7 @@ def _layers(
     gguf: GgufFile, keys: ConfigKeys, arch: _Architecture, num_layers: int, head_dim: int
 ) -> tuple[LayerConfig, ...]:
     windows = _windows(keys, arch, num_layers)
-    full, sliding = _ropes(gguf, keys, arch, head_dim)
+    full, sliding = parse_ropes(gguf, keys, arch.rope, head_dim)
     any_slides = any(window is not None for window in windows)
     layers = []
     for index, window in enumerate(windows):
@@ -260,78 +252,3 @@ def _moe(gguf: GgufFile, keys: ConfigKeys, index: int) -> MoeConfig | None:
             num_experts, num_active, size, kind="topk_softmax", bias=True, gate_limit=7.0, gate_alpha=1.702
         )
     return MoeConfig(num_experts, num_active, size)
-
-
-def _ropes(gguf: GgufFile, keys: ConfigKeys, arch: _Architecture, head_dim: int) -> tuple[RopeConfig, RopeConfig]:
-    """Return the rotary settings of full and of sliding layers."""
-    theta = keys.positive_or_none("rope.freq_base") or 10_000.0
-    sliding_theta = keys.positive_or_none("rope.freq_base_swa") or arch.sliding_theta or theta
-    dims = keys.integer_or_none("rope.dimension_count") or head_dim
-    # A multimodal GLM is stored for halves; equal positions on all its axes are plain rotary embedding.
-    layout: RotaryLayout = "half" if "rope.dimension_sections" in keys else arch.layout
-    scaling = _scaling(gguf, keys, arch, dims)
-    sliding_scaling = {} if arch.scales_full_only else scaling
-    return (
-        RopeConfig(theta=theta, dims=dims, layout=layout, **scaling),
-        RopeConfig(theta=sliding_theta, dims=dims, layout=layout, **sliding_scaling),
-    )
-
-
-def _scaling(gguf: GgufFile, keys: ConfigKeys, arch: _Architecture, dims: int) -> dict[str, Any]:
-    if "rope_factors_long.weight" in gguf.tensors:
-        return _longrope(gguf, keys, dims)
-    fields: dict[str, Any] = {}
-    if "rope_freqs.weight" in gguf.tensors:
-        fields["frequency_divisors"] = _floats(gguf, "rope_freqs.weight", dims // 2)
-    old_factor = keys.positive_or_none("rope.scale_linear")  # its name before 2023-10
-    kind = keys.get("rope.scaling.type") or ("linear" if old_factor else "none")
-    factor = keys.get("rope.scaling.factor") or old_factor or 1.0
-    if kind == "none":
-        return fields
-    if kind == "linear":
-        return {**fields, "kind": "linear", "factor": float(factor)} if factor != 1.0 else fields
-    if kind == "yarn":
-        return {**fields, **_yarn(keys, arch, float(factor))}
-    raise UnsupportedModelError(f"{keys.source}: rope scaling of type {kind!r} is not supported.")
-
-
-def _yarn(keys: ConfigKeys, arch: _Architecture, factor: float) -> dict[str, Any]:
-    log_multiplier = keys.positive_or_none("rope.scaling.yarn_log_multiplier")
-    return {
-        "kind": "yarn",
-        "factor": factor,
-        "original_context_tokens": keys.integer_or_none("rope.scaling.original_context_length")
-        or keys.integer("context_length"),
-        "beta_fast": keys.positive_or_none("rope.scaling.yarn_beta_fast") or 32.0,
-        "beta_slow": keys.positive_or_none("rope.scaling.yarn_beta_slow") or 1.0,
-        "attention_factor": keys.positive_or_none("rope.scaling.yarn_attn_factor"),
-        "truncate": arch.yarn_truncate,
-        "mscale": None if log_multiplier is None else 1.0,
-        "mscale_all_dim": log_multiplier,
-    }
-
-
-def _longrope(gguf: GgufFile, keys: ConfigKeys, dims: int) -> dict[str, Any]:
-    context = keys.integer("context_length")
-    original = keys.integer_or_none("rope.scaling.original_context_length") or context
-    return {
-        "kind": "longrope",
-        "factor": context / original,
-        "original_context_tokens": original,
-        "attention_factor": keys.positive_or_none("rope.scaling.attn_factor"),
-        "short_factors": _floats(gguf, "rope_factors_short.weight", dims // 2),
-        "long_factors": _floats(gguf, "rope_factors_long.weight", dims // 2),
-    }
-
-
-def _floats(gguf: GgufFile, name: str, count: int) -> tuple[float, ...]:
-    """Return the values of a small F32 table.
-
-    Raises:
-        UnsupportedModelError: it is missing, of another type, or of another length.
-    """
-    tensor = gguf.tensors.get(name)
-    if tensor is None or tensor.ggml_type != "F32" or tensor.shape != (count,):
-        found = "missing" if tensor is None else f"{tensor.ggml_type} of shape {tensor.shape}"
-        raise UnsupportedModelError(f"{gguf.path.name}: {name} is {found}; expected F32 of shape ({count},).")
-    return tuple(gguf.data(tensor).view(np.float32).tolist())
