@@ -78,7 +78,7 @@ class Context:
         return sum(cache.num_layers for cache in self.caches[1:])
 
     @property
-    def can_move_cells(self) -> bool:
+    def has_full_layers(self) -> bool:
         """Whether the base cache has layers at all: moving positions in an empty one aborts the process."""
         return self.caches[0].num_layers > 0 if self.caches else False
 

@@ -157,9 +157,8 @@ class LlamaCppBackend:
 
     def _window_fill(self) -> tuple[int, int]:
         """Return the capacity of a bounded layer and how much of it is in use, in tokens; (0, 0) if none is bounded."""
-        if self._request.policy is CachePolicy.RING:
-            return self._context.num_cells, self._sequence.num_cells
-        if self._request.policy is CachePolicy.AS_TRAINED:
-            window = self._model.sliding_window
-            return window, min(window, self._sequence.num_cells)
-        return 0, 0
+        if self._request.policy is CachePolicy.FULL:
+            return 0, 0
+        full_layers_bounded = self._request.policy is CachePolicy.RING and self._context.has_full_layers
+        capacity = self._context.num_cells if full_layers_bounded else self._model.sliding_window
+        return capacity, min(capacity, self._sequence.num_cells)

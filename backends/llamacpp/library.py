@@ -131,14 +131,6 @@ class Model:
         return lib.llama_model_has_decoder(self.pointer) and not lib.llama_model_has_encoder(self.pointer)
 
     @property
-    def precision(self) -> str:
-        """Quantisation in llama.cpp's words ("Q4_K - Medium")."""
-        buffer = ctypes.create_string_buffer(256)
-        lib.llama_model_desc(self.pointer, buffer, len(buffer))
-        _architecture, _size, *quantisation = buffer.value.decode("utf-8", "replace").split(" ")
-        return " ".join(quantisation)
-
-    @property
     def bos_id(self) -> int | None:
         token = lib.llama_vocab_bos(self.vocab)
         return int(token) if token >= 0 else None

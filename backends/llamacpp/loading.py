@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 from contextlib import ExitStack
-from pathlib import Path
+from dataclasses import dataclass
 
 import psutil
 
 from backends.contract import LoadedModel, ReportProgress
-from backends.errors import BadRequestError, OutOfMemoryError, UnsupportedModelError
+from backends.errors import BadRequestError, ModelFileError, OutOfMemoryError, UnsupportedModelError
 from backends.events import LoadProgress
 from backends.llamacpp.context import BATCH_TOKENS, Context
 from backends.llamacpp.generation import FEWEST_PINNED_TOKENS, LlamaCppBackend
@@ -20,7 +20,7 @@ from backends.llamacpp.plan import ContextPlan, plan_context
 from backends.llamacpp.prompting import Prompts
 from backends.requests import CachePolicy, LoadRequest
 from models.chat_template import ChatTemplate
-from models.gguf_reader import GgufFile, read_gguf
+from models.gguf_reader import GgufFile
 from models.model_files import ModelFiles
 
 _MOST_CELLS = 2**31 - 1
@@ -39,8 +39,8 @@ def load(request: LoadRequest, progress: ReportProgress) -> LlamaCppBackend:
     """
     _check_numbers(request)
     progress(LoadProgress("Checking the file"))
-    gguf = read_gguf(_gguf_path(request.model))
-    template = ChatTemplate.find(ModelFiles.open(gguf.path), request.chat_template)
+    files, gguf = _open(request.model)
+    template = ChatTemplate.find(files, request.chat_template)
     on_gpu = request.device != "cpu" and gpu_offload_supported()
     num_bytes = gguf.tensor_bytes
     with ExitStack() as undo:
@@ -54,7 +54,7 @@ def load(request: LoadRequest, progress: ReportProgress) -> LlamaCppBackend:
             raise UnsupportedModelError(f"{gguf.path} holds a {gguf.architecture} model, which does not write text.")
         progress(LoadProgress("Setting up the cache"))
         num_threads = request.num_threads or _num_physical_cores()
-        info = _describe(gguf, model, request, on_gpu, template is not None, num_threads)
+        info = _describe(files, model, request, on_gpu, template is not None, num_threads)
         backend = LlamaCppBackend(model, request, Prompts(model, template), info, num_threads)
         undo.pop_all()
     return backend
@@ -73,15 +73,14 @@ def _check_numbers(request: LoadRequest) -> None:
         )
 
 
-def _gguf_path(model: str) -> Path:
-    path = Path(model).expanduser()
-    if not path.is_dir():
-        return path
-    files = sorted(path.glob("*.gguf"))
-    if len(files) == 1:
-        return files[0]
-    found = f"holds {len(files)} of them" if files else "holds none"
-    raise UnsupportedModelError(f"llama.cpp reads a GGUF file, and the folder {path} {found}.", "Choose one GGUF file.")
+def _open(model: str) -> tuple[ModelFiles, GgufFile]:
+    files = ModelFiles.open(model)
+    if files.gguf is None:
+        raise UnsupportedModelError(
+            f"llama.cpp reads GGUF files, and {files.path} is a Hugging Face folder.",
+            "Choose a GGUF file, or another backend.",
+        )
+    return files, files.gguf
 
 
 def _num_physical_cores() -> int:
@@ -91,37 +90,34 @@ def _num_physical_cores() -> int:
 
 
 def _describe(
-    gguf: GgufFile, model: Model, request: LoadRequest, on_gpu: bool, has_chat_template: bool, num_threads: int
+    files: ModelFiles, model: Model, request: LoadRequest, on_gpu: bool, has_chat_template: bool, num_threads: int
 ) -> LoadedModel:
     sinks = FEWEST_PINNED_TOKENS if request.sinks is None else request.sinks
     plan = plan_context(request.policy, request.window, sinks, model.sliding_window, request.growing_context_tokens)
     sample = Context(model, plan_context(CachePolicy.RING, 1, 0, 0, 0), num_threads)
-    sample.close()  # its log tells what a token costs; the closed object still knows
+    sample.close()  # its log has told what a token costs
     if not on_gpu:
         _check_memory(sample, model, plan)
-    architecture = gguf.architecture
-    stated = gguf.metadata.get(f"{architecture}.attention.sliding_window")
-    trained_window = model.sliding_window or (stated if isinstance(stated, int) else 0) or None
-    num_sliding = sample.num_sliding_layers
+    trained = _layers_as_trained(files, model, sample)
     facts = Facts(
-        architecture=architecture,
+        architecture=trained.architecture,
         sliding_window=model.sliding_window,
-        trained_window=trained_window,
-        num_full_layers=sample.num_layers - num_sliding,
+        trained_window=trained.window,
+        num_full_layers=sample.num_layers - sample.num_sliding_layers,
         trained_context=model.trained_context,
         can_shift=model.can_shift,
         has_chat_template=has_chat_template,
         on_gpu=on_gpu,
     )
     return LoadedModel(
-        name=gguf.path.name,
-        architecture=architecture,
+        name=files.name,
+        architecture=trained.architecture,
         device=_device_name(model) if on_gpu else "cpu",
-        precision=model.precision,
+        precision=files.stored_as,
         policy=request.policy,
-        num_sliding_layers=num_sliding,
-        num_full_layers=sample.num_layers - num_sliding,
-        trained_window=trained_window,
+        num_sliding_layers=trained.num_sliding,
+        num_full_layers=trained.num_full,
+        trained_window=trained.window,
         window=max(request.window, model.sliding_window),
         sinks=sinks,
         context_tokens=model.trained_context or None,
@@ -131,6 +127,25 @@ def _describe(
         has_chat_template=has_chat_template,
         notices=notices(facts, request, plan, sinks),
     )
+
+
+@dataclass(frozen=True)
+class _TrainedLayers:
+    architecture: str
+    window: int | None
+    num_sliding: int
+    num_full: int
+
+
+def _layers_as_trained(files: ModelFiles, model: Model, sample: Context) -> _TrainedLayers:
+    """Return what the file says, or where only llama.cpp knows the architecture, how it runs it."""
+    try:
+        config = files.config()
+    except (UnsupportedModelError, ModelFileError):
+        sliding = sample.num_sliding_layers
+        architecture = files.gguf.architecture if files.gguf else ""
+        return _TrainedLayers(architecture, model.sliding_window or None, sliding, sample.num_layers - sliding)
+    return _TrainedLayers(config.architecture, config.trained_window, config.num_sliding_layers, config.num_full_layers)
 
 
 def _device_name(model: Model) -> str:

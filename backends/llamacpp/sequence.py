@@ -8,6 +8,9 @@ section 3.2: positions counted inside the cache). For models with sliding layers
 this works with small sliding caches; in 0.3.36 it does, as each cache is shifted by itself, provided that what is
 dropped lies outside every sliding window. Room is made only once the last cell is taken, so what a token sees depends
 on how many came before it, not on how they were split into batches.
+
+The last digits of the logits do depend on that split, enough to turn a near tie. So the cache is taken up again at the
+start of an earlier batch where that costs little: the same request then gives the same text, whatever ran in between.
 """
 
 from __future__ import annotations
@@ -21,12 +24,15 @@ import numpy.typing as npt
 
 from backends.llamacpp.plan import ContextPlan
 
+_WORTH_KEEPING_TOKENS = 256
+"""Where the last batch began further back than this, tokens generated since are kept rather than run again."""
+
 
 class Cells(Protocol):
     """What a token sequence needs of a `Context`; the methods are described there."""
 
     @property
-    def can_move_cells(self) -> bool: ...
+    def has_full_layers(self) -> bool: ...
     def decode(self, tokens: Sequence[int], position: int, want_logits: bool) -> None: ...
     def clear(self) -> None: ...
     def remove(self, start: int, end: int = -1) -> None: ...
@@ -60,6 +66,7 @@ class TokenSequence:
         self._next_position = 0
         self._fed_at_last_drop = 0
         self._sinks_at_last_drop = 0
+        self._batch_starts: list[int] = []
         self._cells.clear()
 
     @property
@@ -89,6 +96,8 @@ class TokenSequence:
         except BaseException:
             self.clear()
             raise
+        if len(tokens) > 1:
+            self._batch_starts.append(len(self._fed))
         self._fed.extend(tokens)
         self._num_cells += len(tokens)
         self._next_position += len(tokens)
@@ -98,17 +107,25 @@ class TokenSequence:
 
         At least one token is left to feed, since its logits are needed.
         """
-        num_shared = min(common_prefix(self._fed, prompt), len(prompt) - 1)
-        if not self._can_rewind_to(num_shared):
+        num_kept = self._restart_point(min(common_prefix(self._fed, prompt), len(prompt) - 1))
+        if not self._can_rewind_to(num_kept):
             self.clear()
             return 0
-        num_dropped = len(self._fed) - num_shared
+        num_dropped = len(self._fed) - num_kept
         if num_dropped:
             self._cells.remove(self._next_position - num_dropped)
             self._num_cells -= num_dropped
             self._next_position -= num_dropped
-            del self._fed[num_shared:]
-        return num_shared
+            del self._fed[num_kept:]
+            self._batch_starts = [start for start in self._batch_starts if start < num_kept]
+        return num_kept
+
+    def _restart_point(self, num_shared: int) -> int:
+        """Return how many of the tokens shared with a prompt to keep; see the module on batches."""
+        if num_shared == len(self._fed):
+            return num_shared
+        batch_start = max((start for start in self._batch_starts if start <= num_shared), default=0)
+        return batch_start if num_shared - batch_start <= _WORTH_KEEPING_TOKENS else num_shared
 
     def _can_rewind_to(self, num_tokens: int) -> bool:
         """Say whether the cache would then be what feeding only that many tokens gives.
@@ -129,13 +146,14 @@ class TokenSequence:
         if self.room:
             return
         discard = self._plan.discard_tokens(self.sinks)
-        if self._cells.can_move_cells:
+        if self._cells.has_full_layers:
             self._cells.remove(self.sinks, self.sinks + discard)
             self._cells.move(self.sinks + discard, -discard)
             self._next_position -= discard
         else:  # every layer slides and forgets by itself; moving an empty cache aborts the process, so only drop
             oldest = self._next_position - self._num_cells
             self._cells.remove(oldest, oldest + discard)
+        self._batch_starts.clear()  # no way back behind this point
         self._num_cells -= discard
         self._fed_at_last_drop = len(self._fed)
         self._sinks_at_last_drop = self.sinks

@@ -1,0 +1,99 @@
+"""Tiny GGUF files with random weights, for what the real models cannot show: other layer patterns, broken weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gguf
+import numpy as np
+import numpy.typing as npt
+
+HIDDEN, HEADS, KV_HEADS, HEAD_DIM, MLP = 32, 4, 2, 16, 64
+_SPECIAL = ("<unk>", "<s>", "</s>")
+VOCAB_SIZE = len(_SPECIAL) + 256
+
+
+def write_tiny_gguf(
+    path: Path,
+    architecture: str = "gemma3",
+    sliding_window: int = 64,
+    sliding_pattern: int | None = None,
+    num_layers: int = 4,
+    context_tokens: int = 4096,
+    fill: float | None = None,
+) -> Path:
+    """Write a model of one token a byte.
+
+    Args:
+        architecture: "gemma3" or "llama".
+        sliding_window: written for gemma3 only.
+        sliding_pattern: every n-th layer is full; 0 slides them all; None leaves it to llama.cpp (6 for gemma3).
+        fill: value of every weight of the last layer's feed-forward block instead of random ones.
+    """
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_context_length(context_tokens)
+    writer.add_embedding_length(HIDDEN)
+    writer.add_block_count(num_layers)
+    writer.add_feed_forward_length(MLP)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(KV_HEADS)
+    writer.add_key_length(HEAD_DIM)
+    writer.add_value_length(HEAD_DIM)
+    writer.add_rope_dimension_count(HEAD_DIM)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_rope_freq_base(10_000.0)
+    if architecture == "gemma3":
+        writer.add_sliding_window(sliding_window)
+        if sliding_pattern is not None:
+            writer.add_uint32("gemma3.attention.sliding_window_pattern", sliding_pattern)
+    _add_vocabulary(writer)
+    for name, tensor in _tensors(architecture, num_layers, fill).items():
+        writer.add_tensor(name, tensor)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def _add_vocabulary(writer: gguf.GGUFWriter) -> None:
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list([*_SPECIAL, *(f"<0x{byte:02X}>" for byte in range(256))])
+    writer.add_token_scores([0.0] * VOCAB_SIZE)
+    unknown, control, byte = gguf.TokenType.UNKNOWN, gguf.TokenType.CONTROL, gguf.TokenType.BYTE
+    writer.add_token_types([unknown, control, control, *[byte] * 256])
+    writer.add_unk_token_id(0)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_add_bos_token(True)
+    writer.add_add_space_prefix(False)
+
+
+def _tensors(architecture: str, num_layers: int, fill: float | None) -> dict[str, npt.NDArray[np.float32]]:
+    random = np.random.default_rng(0)
+
+    def matrix(rows: int, columns: int) -> npt.NDArray[np.float32]:
+        return random.normal(0, 0.3, (rows, columns)).astype(np.float32)
+
+    norm = np.ones(HIDDEN, np.float32)
+    tensors = {"token_embd.weight": matrix(VOCAB_SIZE, HIDDEN), "output_norm.weight": norm}
+    for layer in range(num_layers):
+        block = {
+            "attn_norm": norm,
+            "attn_q": matrix(HEADS * HEAD_DIM, HIDDEN),
+            "attn_k": matrix(KV_HEADS * HEAD_DIM, HIDDEN),
+            "attn_v": matrix(KV_HEADS * HEAD_DIM, HIDDEN),
+            "attn_output": matrix(HIDDEN, HEADS * HEAD_DIM),
+            "ffn_norm": norm,
+            "ffn_gate": matrix(MLP, HIDDEN),
+            "ffn_up": matrix(MLP, HIDDEN),
+            "ffn_down": matrix(HIDDEN, MLP),
+        }
+        if architecture == "gemma3":
+            head_norm = np.ones(HEAD_DIM, np.float32)
+            block |= {"attn_q_norm": head_norm, "attn_k_norm": head_norm}
+            block |= {"post_attention_norm": norm, "post_ffw_norm": norm}
+        if fill is not None and layer == num_layers - 1:
+            block["ffn_down"] = np.full((HIDDEN, MLP), fill, np.float32)
+        tensors |= {f"blk.{layer}.{name}.weight": tensor for name, tensor in block.items()}
+    return tensors
