@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +31,7 @@ def int8_is_available() -> bool:
     return "fbgemm" in torch.backends.quantized.supported_engines
 
 
+@cache
 def weight_levels() -> int:
     """Return the largest magnitude of an int8 weight on this CPU.
 
@@ -39,13 +41,13 @@ def weight_levels() -> int:
     return 127 if torch.cpu.get_capabilities().get("avx512_vnni", False) else 64
 
 
-def quantize_rows(rows_OI: Tensor, levels: int) -> tuple[Tensor, Tensor]:
-    """Round each row to `levels` steps on either side of zero.
+def quantize_rows(rows_OI: Tensor) -> tuple[Tensor, Tensor]:
+    """Round each float32 row to `weight_levels` steps on either side of zero.
 
     Returns:
-        int8 rows [O, I] and their float32 scales [O]: rows are close to `values * scale`.
+        int8 rows [O, I] and their float32 scales [O]: `rows * scale` is close to the values.
     """
-    scales_O = rows_OI.abs().amax(dim=1).clamp_(min=_SMALLEST_SCALE).div_(levels)
+    scales_O = rows_OI.abs().amax(dim=1).clamp_(min=_SMALLEST_SCALE).div_(weight_levels())
     return rows_OI.div(scales_O.unsqueeze(1)).round_().to(torch.int8), scales_O
 
 
@@ -61,11 +63,10 @@ class PackedRows:
     nbytes: int
 
 
-def pack_rows(rows_OI: Tensor) -> PackedRows:
-    """Quantise and pack float32 rows. Any number of threads may do this at a time."""
+def pack_rows(rows_OI: Tensor, scales_O: Tensor) -> PackedRows:
+    """Pack what `quantize_rows` returned. Any number of threads may do this at a time."""
     if torch.backends.quantized.engine != "fbgemm":
         torch.backends.quantized.engine = "fbgemm"  # for good: whatever packs does it in this layout
-    rows_OI, scales_O = quantize_rows(rows_OI, weight_levels())
     zeros_O = torch.zeros(len(scales_O), dtype=torch.int64)
     weight = torch._make_per_channel_quantized_tensor(rows_OI, scales_O.double(), zeros_O, 0)
     packed: torch.ScriptObject = torch.ops.quantized.linear_prepack(weight, None)
@@ -74,7 +75,7 @@ def pack_rows(rows_OI: Tensor) -> PackedRows:
 
 @contextmanager
 def quiet_packing() -> Iterator[None]:
-    """Keep back torch's warning that quantised tensor types go away some day; constraints.txt pins a torch with them."""
+    """Keep back torch's warning that quantised tensor types go away; constraints.txt pins a torch that has them."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*quantized tensor creation functions", category=UserWarning)
         yield

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from models.linear import Int8Linear, int8_is_available, pack_rows, quantize_rows, quiet_packing, weight_levels
+from models.linear import Int8Linear, int8_is_available, pack_rows, quantize_rows, quiet_packing
 
 pytestmark = pytest.mark.skipif(not int8_is_available(), reason="this torch has no fbgemm")
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not int8_is_available(), reason="this torch has 
 def build(weight_OI: Tensor, bias_O: Tensor | None = None, block_rows: int = 1000) -> Int8Linear:
     layer = Int8Linear(weight_OI.shape[1], weight_OI.shape[0], bias_O is not None)
     with quiet_packing():
-        layer.set_weight([pack_rows(block) for block in torch.split(weight_OI, block_rows)])
+        layer.set_weight([pack_rows(*quantize_rows(block)) for block in torch.split(weight_OI, block_rows)])
     if bias_O is not None:
         layer.set_bias(bias_O)
     return layer
@@ -28,7 +28,7 @@ def random(*shape: int, seed: int = 0) -> Tensor:
 
 def exact(weight_OI: Tensor, inputs_TI: Tensor) -> Tensor:
     """What the layer should compute, in float64: both sides rounded, the product exact."""
-    weight, scales = quantize_rows(weight_OI, weight_levels())
+    weight, scales = quantize_rows(weight_OI)
     peaks = inputs_TI.abs().amax(-1, keepdim=True)
     inputs = (inputs_TI / peaks * 127).round().double() * peaks / 127
     return (inputs @ (weight.double() * scales.double().unsqueeze(1)).T).float()
