@@ -140,11 +140,17 @@ def _markers(messages: Sequence[Message], count: int) -> list[str]:
 def _encode_pieces(pieces: Sequence[str | tuple[int, ...]], encode: Encode) -> list[int]:
     ids: list[int] = []
     for piece in _joined_texts(pieces):
-        if not isinstance(piece, str):
-            ids.extend(piece)
+        if isinstance(piece, str):
+            text = _without_lone_surrogates(piece)
+            ids.extend(_encode_after(text, encode) if ids else encode(text))
         else:
-            ids.extend(_encode_after(piece, encode) if ids else encode(piece))
+            ids.extend(piece)
     return ids
+
+
+def _without_lone_surrogates(text: str) -> str:
+    """Replace halves of characters, which JSON can carry and no tokenizer takes."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _joined_texts(pieces: Sequence[str | tuple[int, ...]]) -> list[str | tuple[int, ...]]:

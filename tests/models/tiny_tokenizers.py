@@ -1,10 +1,10 @@
-"""Small tokenizers of both kinds: byte-level BPE with a token for each non-ASCII byte, SentencePiece with byte fallback."""
+"""Small tokenizers of both kinds: byte-level BPE with one token a non-ASCII byte, SentencePiece with byte fallback."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ ASCII_TEXT = (
 ) * 3
 
 
-@lru_cache(maxsize=None)
+@cache
 def byte_level_tokens(cuts_words: bool = True) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return (tokens, merges) of a byte-level BPE trained on ASCII, three control tokens first.
 
@@ -53,11 +53,13 @@ def byte_level_vocabulary(pre_tokenizer: str = "gpt-2", cuts_words: bool = True)
     return Vocabulary("tiny", tokens, types, merges=merges, pre_tokenizer=pre_tokenizer)
 
 
-@lru_cache(maxsize=None)
+@cache
 def sentencepiece_vocabulary(adds_space_prefix: bool = True) -> Vocabulary:
     """Return a vocabulary merged by score: three control tokens, 256 bytes, pieces by length and letters."""
     words = ["▁the", "▁quick", "▁hello", "▁world", "Hello", "world", "▁dog", "▁end", "▁▁", "▁▁▁▁", "ing", "▁de", "def"]
-    parts = {word[start:stop] for word in words for start in range(len(word)) for stop in range(start + 2, len(word) + 1)}
+    parts = {
+        word[start:stop] for word in words for start in range(len(word)) for stop in range(start + 2, len(word) + 1)
+    }
     letters = sorted(set("▁ABCHTdefghijklmnopqrstuvwxyzabc.,!?:()'\n") - set("\n"))
     pieces = sorted(parts, key=lambda part: (len(part), part)) + letters
     tokens = ["<unk>", BOS, EOS, TURN, *(f"<0x{byte:02X}>" for byte in range(256)), *pieces]
@@ -102,14 +104,17 @@ def write_folder(
         files: further files by name with "__" for a dot; mappings are written as JSON.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
-    files = {"config__json": config, "model__safetensors": b"\2\0\0\0\0\0\0\0{}"} | files
+    contents: dict[str, Mapping[str, Any] | str | bytes] = {
+        "config__json": {"model_type": "llama", "architectures": ["LlamaForCausalLM"]},
+        "model__safetensors": b"\2\0\0\0\0\0\0\0{}",
+    }
+    contents.update(files)
     if tokenizer is not None:
         if adds_bos:
             bos_id = tokenizer.token_to_id(BOS)
             tokenizer.post_processor = TemplateProcessing(single=f"{BOS} $A", special_tokens=[(BOS, bos_id)])
-        files["tokenizer__json"] = tokenizer.to_str()
-    for name, content in files.items():
+        contents["tokenizer__json"] = tokenizer.to_str()
+    for name, content in contents.items():
         text = json.dumps(content) if isinstance(content, Mapping) else content
         path = folder / name.replace("__", ".")
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -119,6 +124,6 @@ def write_folder(
 def metaspace_tokenizer() -> Tokenizer:
     """Return the SentencePiece kind as newer Hugging Face files spell it: a space in front of the first word only."""
     tokenizer = build_tokenizer(sentencepiece_vocabulary())
-    tokenizer.normalizer = None  # type: ignore[assignment]
+    tokenizer.normalizer = None
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
     return tokenizer
