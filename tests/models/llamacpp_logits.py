@@ -1,0 +1,60 @@
+"""Run as a program: llama.cpp's logits of tiny GGUF files, in a process of its own, since it aborts on bad files.
+
+    python -m tests.models.llamacpp_logits tokens.npy out_folder model.gguf ...
+
+Writes `<model>.npy`, float32 [tokens, vocabulary], for each. Keys and values stay float32 and nothing is fused, so that
+only rounding order separates the result from an exact one.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import llama_cpp
+import numpy as np
+import numpy.typing as npt
+
+_GGML_F32 = 0
+
+
+def logits_of(path: Path, tokens: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
+    """Feed all tokens in one batch."""
+    model_params = llama_cpp.llama_model_default_params()
+    model = llama_cpp.llama_model_load_from_file(str(path).encode(), model_params)
+    if not model:
+        raise SystemExit(f"llama.cpp does not load {path}")
+    params = llama_cpp.llama_context_default_params()
+    params.n_ctx = params.n_batch = params.n_ubatch = 512
+    params.n_threads = params.n_threads_batch = 1
+    params.type_k = params.type_v = _GGML_F32
+    params.flash_attn_type = 0
+    params.swa_full = True
+    context = llama_cpp.llama_init_from_model(model, params)
+    batch = llama_cpp.llama_batch_init(len(tokens), 0, 1)
+    batch.n_tokens = len(tokens)
+    for index, token in enumerate(tokens):
+        batch.token[index] = int(token)
+        batch.pos[index] = index
+        batch.n_seq_id[index] = 1
+        batch.seq_id[index][0] = 0
+        batch.logits[index] = 1
+    if llama_cpp.llama_decode(context, batch) != 0:
+        raise SystemExit(f"llama.cpp does not decode {path}")
+    num_rows = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
+    rows = [llama_cpp.llama_get_logits_ith(context, index) for index in range(len(tokens))]
+    result = np.stack([np.ctypeslib.as_array(row, shape=(num_rows,)).copy() for row in rows])
+    llama_cpp.llama_free(context)
+    llama_cpp.llama_model_free(model)
+    return result
+
+
+def main() -> None:
+    tokens_file, out_folder, *models = (Path(argument) for argument in sys.argv[1:])
+    tokens = np.load(tokens_file)
+    for model in models:
+        np.save(out_folder / f"{model.stem}.npy", logits_of(model, tokens))
+
+
+if __name__ == "__main__":
+    main()
