@@ -40,13 +40,11 @@ def figures_line(summary: Summary) -> str:
 
 def byte_count(num_bytes: float) -> str:
     """Return bytes with a binary unit: "512 B", "1.5 KiB", "1,008 MiB"."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if num_bytes < 1024:
-            break
+    units = ["B", "KiB", "MiB", "GiB", "TiB"]
+    while num_bytes >= 1024 and len(units) > 1:
         num_bytes /= 1024
-    else:
-        unit = "TiB"
-    return f"{num_bytes:,.0f} {unit}" if unit == "B" or num_bytes >= 100 else f"{num_bytes:.1f} {unit}"
+        del units[0]
+    return f"{num_bytes:,.0f} {units[0]}" if units[0] == "B" or num_bytes >= 100 else f"{num_bytes:.1f} {units[0]}"
 
 
 def duration(seconds: float) -> str:

@@ -234,7 +234,7 @@ class Service:
         return status.model is None or status.request != request
 
     def models(self) -> list[ModelEntry]:
-        """Return the models found on this machine, unusable ones with the reason; reads every header, so takes a while."""
+        """Return the models found on this machine, unusable ones with the reason; reads every header: not free."""
         return local_models(self._settings.data_folder, self._settings.model_folders)
 
     def estimate(self, request: LoadRequest) -> Estimate | None:
