@@ -119,17 +119,18 @@ class Attention(nn.Module):
         queries_BQTD, keys_BHTD, values_BHTD = self._project(hidden_BTE)
         if turn.query_scale_B1T1 is not None:
             queries_BQTD = queries_BQTD * turn.query_scale_B1T1
-        sink_queries_BHMD = None if turn.sinks is None else self._pack(turn.sinks(queries_BQTD))
+        sink_queries_BHMD = None if turn.sinks is None else self._pack(turn.sinks(queries_BQTD)).to(cache.dtype)
         if turn.own is not None:
             queries_BQTD, keys_BHTD = turn.own(queries_BQTD), turn.own(keys_BHTD)
-        queries_BHMD = self._pack(queries_BQTD)
+        keys_BHTD, values_BHTD = keys_BHTD.to(cache.dtype), values_BHTD.to(cache.dtype)
+        queries_BHMD = self._pack(queries_BQTD).to(cache.dtype)
         if isinstance(plan, DecodePlan):
             cache.write_token(plan, keys_BHTD, values_BHTD)
             attended_BHMD = self._decode(queries_BHMD, sink_queries_BHMD, cache, plan)
         else:
             attended_BHMD = self._prefill(queries_BHMD, sink_queries_BHMD, keys_BHTD, values_BHTD, cache, plan)
             cache.write_chunk(plan, keys_BHTD, values_BHTD)
-        output: Tensor = self.o(self._unpack(attended_BHMD, hidden_BTE.shape[1]))
+        output: Tensor = self.o(self._unpack(attended_BHMD.to(hidden_BTE.dtype), hidden_BTE.shape[1]))
         return output
 
     def _project(self, hidden_BTE: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -53,6 +53,7 @@ class Decoder(nn.Module):
         self._turners = tuple(_Turner(config, layer) for layer in distinct)
         self._turner_of_layer = tuple(distinct.index(layer) for layer in config.layers)
 
+    @torch.inference_mode()
     def forward(self, tokens_BT: Tensor, cache: KVCache, logits: Logits = "last") -> Tensor:
         """Feed T tokens a row, from the cache's positions on, and store their keys and values.
 
@@ -73,6 +74,7 @@ class Decoder(nn.Module):
             hidden_BTE = self._call(piece, cache)
         return self._logits(hidden_BTE[:, -1:] if logits == "last" else hidden_BTE[:, :0])
 
+    @torch.inference_mode()
     def decode_step(self, tokens_B: Tensor, cache: KVCache, static: bool = False) -> Tensor:
         """Feed one token a row.
 

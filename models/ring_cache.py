@@ -9,7 +9,6 @@ Shape letters: B rows of the batch, H key/value heads, S slots, T tokens of a ch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -45,6 +44,10 @@ class LayerCache:
         self.values_BHSD = values_BHSD
 
     @property
+    def dtype(self) -> torch.dtype:
+        return self.keys_BHSD.dtype
+
+    @property
     def num_slots(self) -> int:
         return self.keys_BHSD.shape[2]
 
@@ -78,12 +81,12 @@ class LayerCache:
         self.keys_BHSD = _resized(self.keys_BHSD, num_slots, fill)
         self.values_BHSD = _resized(self.values_BHSD, num_slots, fill)
 
-    def load(self, keys_BHSD: Tensor, values_BHSD: Tensor, fill: float) -> None:
-        """Overwrite in place: the given slots, and emptiness in those behind them."""
+    def load(self, keys_BHSD: Tensor, values_BHSD: Tensor, fill: float, rows: slice) -> None:
+        """Overwrite rows in place: the given slots, and emptiness in those behind them."""
         num_filled = keys_BHSD.shape[2]
         for storage_BHSD, given_BHSD in ((self.keys_BHSD, keys_BHSD), (self.values_BHSD, values_BHSD)):
-            storage_BHSD[:, :, :num_filled] = given_BHSD
-            storage_BHSD[:, :, num_filled:] = fill
+            storage_BHSD[rows, :, :num_filled] = given_BHSD
+            storage_BHSD[rows, :, num_filled:] = fill
 
 
 def _resized(old_BHSD: Tensor, num_slots: int, fill: float) -> Tensor:
@@ -232,6 +235,7 @@ class KVCache:
         """Count on the host what a replayed graph has counted on the device."""
         self.lengths = [length + num_tokens for length in self.lengths]
 
+    @torch.inference_mode()
     def reset(self, first_position: int = 0, planned_length: int = 0) -> None:
         """Forget everything. Rings stay where they are; growing layers give their storage back."""
         self._set_lengths([0] * len(self.lengths), first_position)
@@ -244,18 +248,19 @@ class KVCache:
                 layer.values_BHSD.fill_(self._fill)
         self.generation += any(kind.slots is None for kind in self.kinds)
 
-    def snapshot(self, device: torch.device | str | None = None) -> CacheSnapshot:
-        """Copy every filled slot, to `device` if given."""
-        longest = max(self.lengths)
-        return CacheSnapshot(
-            tuple(self.lengths),
-            self.first_position,
-            tuple(
-                (_copy(layer.keys_BHSD[:, :, :longest], device), _copy(layer.values_BHSD[:, :, :longest], device))
-                for layer in self.layers
-            ),
+    @torch.inference_mode()
+    def snapshot(self, device: torch.device | str | None = None, row: int | None = None) -> CacheSnapshot:
+        """Copy every filled slot, to `device` if given; of one row if given."""
+        rows = slice(None) if row is None else slice(row, row + 1)
+        lengths = tuple(self.lengths[rows])
+        slots = slice(0, max(lengths))
+        layers = tuple(
+            (_copy(layer.keys_BHSD[rows, :, slots], device), _copy(layer.values_BHSD[rows, :, slots], device))
+            for layer in self.layers
         )
+        return CacheSnapshot(lengths, self.first_position, layers)
 
+    @torch.inference_mode()
     def restore(self, snapshot: CacheSnapshot) -> None:
         """Return to the very state of `snapshot`, of this or an equally built cache, as often as wanted.
 
@@ -267,21 +272,27 @@ class KVCache:
         self.reserve(max(snapshot.lengths))
         self._set_lengths(list(snapshot.lengths), snapshot.first_position)
         for layer, (keys_BHSD, values_BHSD) in zip(self.layers, snapshot.layers, strict=True):
-            layer.load(keys_BHSD, values_BHSD, self._fill)
+            layer.load(keys_BHSD, values_BHSD, self._fill, slice(None))
 
-    def copy_row(self, source: int, targets: Sequence[int]) -> None:
-        """Make rows `targets` equal to row `source`, its length included: one prefill, several drafts."""
-        for layer in self.layers:
-            for target in targets:
-                layer.keys_BHSD[target] = layer.keys_BHSD[source]
-                layer.values_BHSD[target] = layer.values_BHSD[source]
-        for target in targets:
-            self.lengths[target] = self.lengths[source]
+    @torch.inference_mode()
+    def set_row(self, row: int, snapshot: CacheSnapshot) -> None:
+        """Make one row equal to a snapshot of one row; the others go on untouched.
+
+        Raises:
+            ValueError: a snapshot of several rows, or of a text that begins elsewhere.
+        """
+        if len(snapshot.lengths) != 1 or snapshot.first_position != self.first_position:
+            raise ValueError(f"row {row} takes a snapshot of one row that begins at position {self.first_position}")
+        self.reserve(snapshot.lengths[0])
+        self.lengths[row] = snapshot.lengths[0]
         self._set_lengths(self.lengths, self.first_position)
+        for layer, (keys_BHSD, values_BHSD) in zip(self.layers, snapshot.layers, strict=True):
+            layer.load(keys_BHSD, values_BHSD, self._fill, slice(row, row + 1))
 
     def _num_slots(self, kind: LayerLimits) -> int:
         return next(layer.num_slots for layer in self.layers if layer.limits == kind)
 
+    @torch.inference_mode()
     def reserve(self, num_tokens: int) -> None:
         """Give growing layers room for `num_tokens`, in whole blocks."""
         growing = [layer for layer in self.layers if layer.limits.slots is None and layer.num_slots < num_tokens]

@@ -83,4 +83,5 @@ def reference_logits(decoder: Decoder, ids_BT: Tensor, cache: KVCache) -> Tensor
     reference, untouched = copy.deepcopy(decoder), copy.deepcopy(cache)
     for layer, layer_config, layer_cache in zip(reference.layers, decoder.config.layers, cache.layers, strict=True):
         layer.attn = ReferenceAttention(layer.attn, decoder.config, layer_config, layer_cache.limits)  # type: ignore[arg-type]
-    return reference(ids_BT, untouched, logits="all")
+    logits: Tensor = reference(ids_BT, untouched, logits="all")
+    return logits
