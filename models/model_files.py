@@ -7,6 +7,8 @@ wrong with the files is found here, once, with one sentence that names the file 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,8 +19,9 @@ from models.ggml_types import FILE_TYPES
 from models.gguf_config import parse_gguf_config
 from models.gguf_reader import GgufFile, fingerprint, read_gguf
 from models.hf_config import parse_hf_config
-from models.safetensors_header import read_entries, weight_files
+from models.safetensors_header import TensorEntry, read_entries, weight_files
 
+_EXPERT_NAME = re.compile(r"_exps\.|\.experts\.")
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 
 
@@ -30,11 +33,30 @@ class WeightSizes:
         num_bytes: as stored.
         num_elements: numbers stored; 4-bit formats that pack two to a byte are counted unpacked.
         encodings: element type -> bytes stored in it.
+        expert_elements: numbers that belong to experts.
+        lookup_elements: numbers of the embedding, where the head is another tensor.
     """
 
     num_bytes: int
     num_elements: int
     encodings: dict[str, int]
+    expert_elements: int = 0
+    lookup_elements: int = 0
+
+
+def _weigh(tensors: Iterable[tuple[str, str, int, int]]) -> WeightSizes:
+    """Add up (name, encoding, bytes, elements)."""
+    num_elements = expert_elements = embedding_elements = 0
+    encodings: dict[str, int] = {}
+    has_head = False
+    for name, encoding, num_bytes, elements in tensors:
+        encodings[encoding] = encodings.get(encoding, 0) + num_bytes
+        num_elements += elements
+        expert_elements += elements if _EXPERT_NAME.search(name) else 0
+        embedding_elements += elements if name.endswith(("embed_tokens.weight", "token_embd.weight")) else 0
+        has_head = has_head or name.endswith("lm_head.weight") or name == "output.weight"
+    lookup_elements = embedding_elements if has_head else 0
+    return WeightSizes(sum(encodings.values()), num_elements, encodings, expert_elements, lookup_elements)
 
 
 @dataclass(frozen=True)
@@ -129,14 +151,11 @@ class ModelFiles:
 
 def _open_gguf(path: Path) -> ModelFiles:
     gguf = read_gguf(path)
-    encodings: dict[str, int] = {}
-    num_elements = 0
-    for tensor in gguf.tensors.values():
-        encodings[tensor.ggml_type] = encodings.get(tensor.ggml_type, 0) + tensor.num_bytes
-        num_elements += tensor.num_elements
     if not gguf.tensors:
         raise ModelFileError(f"{path} holds no weights, only a vocabulary or settings.", "Choose the model's own file.")
-    return ModelFiles("gguf", gguf.path, gguf.paths, gguf, WeightSizes(gguf.tensor_bytes, num_elements, encodings))
+    tensors = gguf.tensors.values()
+    sizes = _weigh((tensor.name, tensor.ggml_type, tensor.num_bytes, tensor.num_elements) for tensor in tensors)
+    return ModelFiles("gguf", gguf.path, gguf.paths, gguf, sizes)
 
 
 def _open_folder(folder: Path) -> ModelFiles:
@@ -166,14 +185,13 @@ def _only_gguf(folder: Path) -> Path:
 
 
 def _folder_sizes(files: list[Path]) -> WeightSizes:
-    encodings: dict[str, int] = {}
-    num_elements = 0
-    for file in files:
-        for name, entry in read_entries(file).items():
-            encodings[entry.encoding] = encodings.get(entry.encoding, 0) + entry.num_bytes
-            packed = 2 if name.endswith("_blocks") and entry.encoding == "U8" else 1  # gpt-oss: mxfp4
-            num_elements += entry.num_elements * packed
-    return WeightSizes(sum(encodings.values()), num_elements, encodings)
+    entries = ((name, entry) for file in files for name, entry in read_entries(file).items())
+    return _weigh((name, entry.encoding, entry.num_bytes, _num_elements(name, entry)) for name, entry in entries)
+
+
+def _num_elements(name: str, entry: TensorEntry) -> int:
+    is_mxfp4 = entry.encoding == "U8" and name.endswith("_blocks")  # gpt-oss: two numbers to a byte
+    return entry.num_elements * 2 if is_mxfp4 else entry.num_elements
 
 
 def _all_eos(config: ModelConfig, generation: dict[str, Any] | None) -> tuple[int, ...]:

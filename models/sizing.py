@@ -6,9 +6,10 @@ bytes, and the tests hold it to that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import platform
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from backends.requests import CachePolicy, LoadRequest
 from models.backend_support import slides_in_llamacpp
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 COMPARED_TOKENS = (10_000, 100_000, 1_000_000)
 """Lengths at which the page says what a cache without a ring would take."""
+_PLAIN_ENCODINGS = frozenset({"F64", "F32", "BF16", "F16"})
+_HAS_INT8_KERNELS = platform.machine().lower() in ("x86_64", "amd64")
 _LLAMACPP_CELLS_STEP = 256  # llama.cpp rounds caches up to this
 _LLAMACPP_BATCH_TOKENS = 128  # our prefill chunk, part of its sliding caches
 _LLAMACPP_LEAST_DISCARD_TOKENS = 64
@@ -60,23 +63,47 @@ def kv_bytes_per_token(config: ModelConfig, bytes_per_element: int) -> int:
     return len(config.layers) * _slot_bytes(config, bytes_per_element)
 
 
-def kv_element_bytes(request: LoadRequest, on_gpu: bool) -> int:
-    """Return the bytes of one stored key or value number: 16 bits on a GPU and in llama.cpp, else as the weights."""
-    if request.backend == "llamacpp" or request.precision in ("bfloat16", "float16"):
-        return 2
-    return 2 if on_gpu and request.precision != "float32" else 4
+def kv_element_bytes(request: LoadRequest, on_gpu: bool, encodings: Collection[str] = ()) -> int:
+    """Return the bytes of one stored key or value number: 16 bits in llama.cpp, elsewhere as the activations.
+
+    Args:
+        encodings: element types of the weights in the file; none given counts as a quantised file.
+    """
+    return 2 if request.backend == "llamacpp" else _held(request, on_gpu, encodings).activation_bytes
 
 
 def held_weights_bytes(files: ModelFiles, request: LoadRequest, on_gpu: bool) -> int:
-    """Return the bytes of the weights once loaded; norms and scales, a fraction of a per cent, are not told apart."""
+    """Return the bytes of the weights once loaded; norms and the scales of int8 rows, under two per cent, left out."""
     sizes = files.weights
     if request.backend == "llamacpp":
         return sizes.num_bytes
-    per_element = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 1}.get(request.precision)
-    if per_element is None:  # "auto": int8 for quantised files on a CPU, else as stored, at most 16 bits on a GPU
-        stored_bits = 8 * sizes.num_bytes / max(1, sizes.num_elements)
-        per_element = 2 if on_gpu else 1 if stored_bits < 12 else 2 if stored_bits < 24 else 4
-    return sizes.num_elements * per_element
+    held = _held(request, on_gpu, sizes.encodings)
+    if not held.is_int8:
+        return sizes.num_elements * held.activation_bytes
+    # An embedding that is not the head as well stays in the file, and experts have no int8 layers.
+    int8_elements = sizes.num_elements - sizes.expert_elements - sizes.lookup_elements
+    return int8_elements + sizes.expert_elements * held.activation_bytes
+
+
+class _Held(NamedTuple):
+    """How the ring backend holds a model: `models.precision` without torch, tested to agree with it."""
+
+    activation_bytes: int
+    is_int8: bool = False
+
+
+def _held(request: LoadRequest, on_gpu: bool, encodings: Collection[str]) -> _Held:
+    precision = request.precision
+    if on_gpu:
+        return _Held(4 if precision == "float32" else 2)
+    if precision == "int8":
+        return _Held(4, is_int8=True)
+    if precision != "auto":
+        return _Held(2 if precision == "bfloat16" else 4)  # processors are slow in float16
+    stored = set(encodings)
+    if not stored or stored - _PLAIN_ENCODINGS:
+        return _Held(4, is_int8=True) if _HAS_INT8_KERNELS else _Held(2)
+    return _Held(2 if stored & {"F16", "BF16"} else 4)
 
 
 @dataclass(frozen=True)
@@ -112,6 +139,7 @@ def estimate(
     has_chat_template: bool,
     free_bytes: int | None = None,
     on_gpu: bool = False,
+    encodings: Collection[str] = (),
 ) -> Estimate:
     """Estimate memory and gather what the person should know first.
 
@@ -121,8 +149,9 @@ def estimate(
         request: backend, policy, window and sinks; sinks of None count as 4, since the prompt is not known yet.
         free_bytes: of the memory the model would go to; None if unknown.
         on_gpu: whether it would run on a GPU.
+        encodings: see `kv_element_bytes`.
     """
-    element_bytes = kv_element_bytes(request, on_gpu)
+    element_bytes = kv_element_bytes(request, on_gpu, encodings)
     full_bytes: dict[int, int] = {}
     policy_bytes: dict[int, int] = {}
     settled_bytes = outgrows = None

@@ -6,7 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,16 +16,19 @@ from backends.requests import CachePolicy, LoadRequest
 from models.backend_support import runnable_by, slides_in_llamacpp
 from models.cache_plan import layer_limits
 from models.config import LayerConfig, ModelConfig
-from models.model_files import ModelFiles
+from models.model_files import ModelFiles, WeightSizes
+from models.precision import choose_precision
 from models.sizing import (
     Estimate,
     estimate,
     held_weights_bytes,
     kv_bytes,
     kv_bytes_per_token,
+    kv_element_bytes,
     kv_held_bytes,
     layer_slots,
 )
+from models.weights import load_decoder
 from tests.models.gguf_files import write_gguf
 from tests.models.test_gguf_config import GGUF
 from tests.models.test_model_files import write_folder, write_model
@@ -192,19 +197,52 @@ def test_who_can_run_what(tmp_path: Path) -> None:
     assert all(reason is not None for reason in runnable_by(ModelFiles.open(adapter)).values())
 
 
-def test_weights_as_held_follow_the_precision(tmp_path: Path) -> None:
-    files = ModelFiles.open(write_gguf(tmp_path / "f32.gguf", "llama", GGUF, {"w": [[0.0] * 64] * 4}))
-    for precision, each in (("float32", 4), ("bfloat16", 2), ("int8", 1), ("auto", 4)):
-        request = LoadRequest("ring", "m", precision=precision)  # type: ignore[arg-type]
-        assert held_weights_bytes(files, request, on_gpu=False) == 256 * each
-    assert held_weights_bytes(files, LoadRequest("llamacpp", "m"), on_gpu=False) == 1024
-    assert held_weights_bytes(files, LoadRequest("ring", "m"), on_gpu=True) == 512
+@pytest.mark.parametrize("precision", ["auto", "float32", "bfloat16", "float16", "int8"])
+@pytest.mark.parametrize(
+    "encodings", [("F32",), ("F32", "F16"), ("BF16",), ("BF16", "F32"), ("Q4_K", "F32"), ("Q8_0",)]
+)
+def test_sizes_follow_how_the_ring_backend_holds_weights(precision: Any, encodings: tuple[str, ...]) -> None:
+    held = choose_precision(precision, encodings, torch.device("cpu"))
+    request = LoadRequest("ring", "m", precision=precision)
+    assert kv_element_bytes(request, on_gpu=False, encodings=encodings) == held.dtype.itemsize
+    sizes = WeightSizes(num_bytes=500, num_elements=1000, encodings=dict.fromkeys(encodings, 1))
+    files = ModelFiles("gguf", Path("m.gguf"), (), None, sizes)
+    assert held_weights_bytes(files, request, on_gpu=False) == 1000 * (1 if held.is_int8 else held.dtype.itemsize)
+
+
+def test_16_bits_on_a_gpu_and_in_llama_cpp() -> None:
+    assert kv_element_bytes(LoadRequest("ring", "m"), on_gpu=True) == 2
+    assert kv_element_bytes(LoadRequest("ring", "m", precision="float32"), on_gpu=True) == 4
+    assert kv_element_bytes(LoadRequest("llamacpp", "m", precision="float32"), on_gpu=False) == 2
+
+
+def test_experts_are_not_held_in_int8_and_a_lookup_table_not_at_all(tmp_path: Path) -> None:
+    tensors = {
+        "token_embd.weight": np.zeros((97, 64)),
+        "output.weight": np.zeros((97, 64)),
+        "blk.0.ffn_up_exps.weight": np.zeros((4, 8, 64)),
+        "blk.0.attn_q.weight": np.zeros((64, 64)),
+    }
+    files = ModelFiles.open(write_gguf(tmp_path / "moe.gguf", "llama", GGUF, tensors))
+    assert (files.weights.expert_elements, files.weights.lookup_elements) == (4 * 8 * 64, 97 * 64)
+    request = LoadRequest("ring", "m", precision="int8")
+    assert held_weights_bytes(files, request, on_gpu=False) == 97 * 64 + 64 * 64 + 4 * (4 * 8 * 64)
+    assert held_weights_bytes(files, LoadRequest("llamacpp", "m"), on_gpu=False) == files.weights.num_bytes
 
 
 @pytest.mark.real_model
-def test_the_real_gemma_is_held_in_a_byte_a_weight(gemma_path: Path) -> None:
+def test_the_weights_take_what_was_estimated(smollm2_path: Path) -> None:
+    files = ModelFiles.open(smollm2_path)
+    device = torch.device("cpu")
+    _, held_bytes = load_decoder(
+        files, files.config(), choose_precision("auto", files.weights.encodings, device), device
+    )
+    assert held_bytes == pytest.approx(held_weights_bytes(files, LoadRequest("ring", "m"), on_gpu=False), rel=0.02)
+
+
+@pytest.mark.real_model
+def test_what_is_said_of_the_real_gemma(gemma_path: Path) -> None:
     files = ModelFiles.open(gemma_path)
-    assert held_weights_bytes(files, LoadRequest("ring", "m"), on_gpu=False) == files.weights.num_elements
     assert files.weights.num_elements == 268_098_176
     assert files.stored_as == "Q4_K_M"
     assert runnable_by(files) == {"ring": None, "llamacpp": None}
