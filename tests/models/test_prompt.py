@@ -1,0 +1,181 @@
+"""Prompts: one BOS, replies as the ids they were, texts as they were typed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.errors import BadRequestError
+from backends.requests import Message
+from models.chat_template import ChatTemplate
+from models.prompt import build_prompt, text_of
+from models.special_tokens import SpecialTokens
+from models.tokenizer import TextTokenizer
+from models.vocabulary import build_tokenizer
+from tests.models.templates import CHATML, GEMMA2, LLAMA2, THINKING
+from tests.models.tiny_tokenizers import BOS, EOS, byte_level_vocabulary, sentencepiece_vocabulary
+
+
+def tokenizer_of(vocabulary: str, adds_bos: bool = True) -> TextTokenizer:
+    made = {
+        "byte-level": byte_level_vocabulary(),
+        "llama": sentencepiece_vocabulary(adds_space_prefix=True),
+        "gemma": sentencepiece_vocabulary(adds_space_prefix=False),
+    }[vocabulary]
+    return TextTokenizer(build_tokenizer(made), SpecialTokens(made.ids[BOS], (made.ids[EOS],), adds_bos))
+
+
+BYTES, LLAMA, GEMMA = tokenizer_of("byte-level"), tokenizer_of("llama"), tokenizer_of("gemma")
+
+
+def template(source: str) -> ChatTemplate:
+    return ChatTemplate(source, "the test", {"bos_token": BOS, "eos_token": EOS})
+
+
+def prompt(messages: Sequence[Message], source: str | None, tokenizer: TextTokenizer = BYTES) -> list[int]:
+    chat_template = None if source is None else template(source)
+    return build_prompt(messages, chat_template, tokenizer.encode, tokenizer.bos_id, tokenizer.adds_bos)
+
+
+def reply(ids: Sequence[int], tokenizer: TextTokenizer = BYTES) -> Message:
+    return Message("assistant", tokenizer.decode(ids), tuple(ids))
+
+
+WITH_BOS = "{{ bos_token }}{% for m in messages %}{{ m.role }}:{{ m.content }}\n{% endfor %}"
+WITHOUT_BOS = WITH_BOS.removeprefix("{{ bos_token }}")
+TURNS = [Message("user", "hi"), Message("assistant", "Hello."), Message("user", "more"), Message("assistant", "Yes.")]
+
+
+@pytest.mark.parametrize(
+    ("source", "adds_bos", "vocabulary"),
+    [
+        case
+        for case in product((WITH_BOS, WITHOUT_BOS, None), (True, False), ("byte-level", "llama", "gemma"))
+        if case[0] == WITH_BOS or case[1]
+    ],
+)
+def test_one_bos_stands_first_and_no_other_anywhere(source: str | None, adds_bos: bool, vocabulary: str) -> None:
+    tokenizer = tokenizer_of(vocabulary, adds_bos)
+    for length in (1, 3):
+        ids = prompt(TURNS[:length], source, tokenizer)
+        assert ids[0] == tokenizer.bos_id
+        assert ids.count(ids[0]) == 1
+
+
+def test_no_bos_is_made_up_for_a_model_that_does_not_want_one() -> None:
+    tokenizer = tokenizer_of("byte-level", adds_bos=False)
+    assert tokenizer.bos_id not in prompt(TURNS[:3], WITHOUT_BOS, tokenizer)
+    assert build_prompt(TURNS[:1], None, tokenizer.encode, None, True) == tokenizer.encode("hi")
+
+
+@pytest.mark.parametrize(
+    "source", [CHATML, GEMMA2, LLAMA2, THINKING, None], ids=["chatml", "gemma", "llama", "r1", "base"]
+)
+@pytest.mark.parametrize("tokenizer", [BYTES, LLAMA, GEMMA], ids=["byte-level", "llama", "gemma"])
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_a_stopped_reply_goes_on_from_the_very_ids_it_stopped_at(
+    source: str | None, tokenizer: TextTokenizer, data: st.DataObject
+) -> None:
+    ids = data.draw(st.lists(st.integers(4, tokenizer.vocab_size - 1), min_size=1, max_size=20))
+    cut = data.draw(st.integers(1, len(ids)))
+    first = prompt([Message("user", "tell me")], source, tokenizer)
+    assert prompt([Message("user", "tell me"), reply(ids[:cut], tokenizer)], source, tokenizer) == first + ids[:cut]
+
+
+def test_a_later_turn_closes_a_stopped_one_as_the_template_closes_it() -> None:
+    ids = BYTES.encode("the qui")
+    messages = [Message("user", "tell me"), reply(ids), Message("user", "go on")]
+    assert prompt(messages, CHATML) == [BYTES.bos_id, *BYTES.encode(template(CHATML).render(messages))]
+
+
+def test_finished_replies_keep_their_ids_in_later_turns_where_the_template_keeps_their_text() -> None:
+    odd = [BYTES.encode(letter)[0] for letter in "the quick"]  # one token a letter: not what tokenising would give
+    assert odd != BYTES.encode("the quick")
+    messages = [Message("user", "tell me"), reply(odd), Message("user", "go on")]
+    ids = prompt(messages, CHATML)
+    assert any(ids[start : start + len(odd)] == odd for start in range(len(ids)))
+    assert ids[: len(prompt(messages[:2], CHATML))] == prompt(messages[:2], CHATML)
+
+
+def test_a_reply_the_template_changes_is_tokenised_as_the_template_writes_it_and_the_others_keep_their_ids() -> None:
+    kept, trimmed = [BYTES.encode(letter)[0] for letter in "the"], BYTES.encode(" the  ")
+    messages = [Message("user", "a"), reply(trimmed), Message("user", "b"), reply(kept), Message("user", "c")]
+    ids = prompt(messages, GEMMA2)
+    assert BYTES.decode(ids) == BYTES.decode(BYTES.encode(template(GEMMA2).render(messages)))
+    assert any(ids[start : start + 3] == kept for start in range(len(ids)))
+    only_trimmed = messages[:3]
+    assert prompt(only_trimmed, GEMMA2) == BYTES.encode(template(GEMMA2).render(only_trimmed))
+
+
+def test_reasoning_that_the_template_drops_from_history_is_not_fed_back() -> None:
+    ids = BYTES.encode("why</think> because")
+    messages = [Message("user", "a"), reply(ids), Message("user", "b")]
+    assert "why" not in BYTES.decode(prompt(messages, THINKING))
+    assert prompt(messages[:2], THINKING)[-len(ids) :] == ids  # while it is being written it stays
+
+
+def test_a_reply_that_contains_the_marker_or_template_code_is_harmless() -> None:
+    for text in ("\ue0000\ue001", "\ue000\ue0001\ue001", "{{ messages }}{% for %}"):
+        ids = BYTES.encode(text)
+        messages = [Message("user", text), reply(ids), Message("user", text)]
+        assert BYTES.decode(prompt(messages, CHATML)) == template(CHATML).render(messages)
+
+
+def test_a_base_model_sees_the_texts_one_after_the_other() -> None:
+    ids = BYTES.encode(" time there was")
+    chat = [Message("user", "Once upon a"), reply(ids)]
+    assert BYTES.decode(prompt(chat, None)) == "Once upon a time there was"
+    assert prompt(chat, None)[-len(ids) :] == ids
+    longer = [*chat, Message("user", "  And then")]
+    assert BYTES.decode(prompt(longer, None)) == "Once upon a time there was\n\n  And then"
+    assert BYTES.decode(prompt([Message("system", "A tale."), *chat[:1]], None)) == "A tale.\n\nOnce upon a"
+
+
+def test_no_space_is_put_in_front_of_text_that_follows_a_reply() -> None:
+    chat = [Message("user", "Hello"), reply(LLAMA.encode("world"), LLAMA), Message("user", "the dog")]
+    text = LLAMA.decode(prompt(chat, None, LLAMA))
+    assert text == "Hello world\n\nthe dog"
+
+
+def test_an_empty_prompt_is_the_token_that_begins_a_text() -> None:
+    for messages in ([], [Message("user", "")]):
+        assert prompt(messages, None) == [BYTES.bos_id]
+
+
+def test_half_characters_from_json_become_replacement_characters() -> None:
+    assert BYTES.decode(prompt([Message("user", "a\ud83d b \ud83d\ude00")], None)) == "a\ufffd b 😀"
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("plain", "plain"),
+        (None, ""),
+        ([], ""),
+        ([{"type": "text", "text": "one"}], "one"),
+        ([{"type": "text", "text": "one "}, {"type": "text", "text": "two"}], "one two"),
+        (["one", {"type": "text", "text": " two"}], "one two"),
+    ],
+)
+def test_content_in_parts_gives_the_prompt_of_the_plain_text(content: object, text: str) -> None:
+    assert text_of(content) == text
+    assert prompt([Message("user", text_of(content))], CHATML) == prompt([Message("user", text)], CHATML)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ([{"type": "image_url", "image_url": {"url": "x"}}], "'image_url'"),
+        ([{"text": "untyped"}], "has no type"),
+        ({"text": "a table"}, "a dict"),
+        (7, "an int|a int"),
+    ],
+)
+def test_content_that_is_not_text_is_refused_by_name(content: object, said: str) -> None:
+    with pytest.raises(BadRequestError, match=said):
+        text_of(content)
