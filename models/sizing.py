@@ -99,7 +99,7 @@ def _held(request: LoadRequest, on_gpu: bool, encodings: Collection[str]) -> _He
     if precision == "int8":
         return _Held(4, is_int8=True)
     if precision != "auto":
-        return _Held(2 if precision == "bfloat16" else 4)  # processors are slow in float16
+        return _Held(4 if precision == "float32" else 2)
     stored = set(encodings)
     if not stored or stored - _PLAIN_ENCODINGS:
         return _Held(4, is_int8=True) if _HAS_INT8_KERNELS else _Held(2)
