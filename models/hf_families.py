@@ -67,9 +67,11 @@ def _all_slide_if_used(keys: ConfigKeys) -> Windows:
 
 
 def _by_type(keys: ConfigKeys) -> Windows:
-    """`layer_types`, or every n-th layer full for `sliding_window_pattern` n."""
-    pattern = keys.integer_or_none("sliding_window_pattern", 0) or 1
-    return _typed(keys, lambda index: (index + 1) % pattern != 0)
+    """`layer_types`, or else `sliding_window_pattern`: every n-th layer full, or a string such as "LLLG" (EXAONE)."""
+    pattern = keys.get("sliding_window_pattern")
+    if isinstance(pattern, str) and pattern:
+        return _typed(keys, lambda index: pattern[index % len(pattern)] == "L")
+    return _typed(keys, lambda index: (index + 1) % (keys.integer_or_none("sliding_window_pattern") or 1) != 0)
 
 
 def _by_type_ministral(keys: ConfigKeys) -> Windows:

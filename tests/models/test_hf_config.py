@@ -98,6 +98,13 @@ def test_old_patterns_count_every_nth_layer_as_full() -> None:
     assert windows("cohere2", sliding_window_pattern=2) == [8, None, 8, None, 8, None]
 
 
+def test_exaone4_spells_its_pattern_in_letters() -> None:
+    assert windows("exaone4", sliding_window_pattern="LLG") == [8, 8, None] * 2
+    types = [SLIDING, FULL] * 3
+    assert windows("exaone4", sliding_window_pattern="LLLG", layer_types=types) == [8, None] * 3
+    assert windows("exaone4", sliding_window=None, sliding_window_pattern=None) == [None] * 6
+
+
 def test_default_patterns() -> None:
     assert windows("gemma2") == [8, None] * 3
     assert windows("gpt_oss") == [8, None] * 3
