@@ -5,12 +5,13 @@ from __future__ import annotations
 from backends.errors import ModelFileError, UnsupportedModelError
 from models.model_files import ModelFiles
 
-_RING_ENCODINGS = frozenset(
-    {"F32", "F16", "BF16", "F64", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4"}
+_PLAIN_ENCODINGS = frozenset({"F32", "F16", "BF16", "F64"})
+_RING_GGUF_ENCODINGS = frozenset(
+    _PLAIN_ENCODINGS
+    | {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4"}
     | {"Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "TQ1_0", "TQ2_0", "IQ4_NL", "IQ4_XS"}
     | {"IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"}
 )
-_RING_FOLDER_ENCODINGS = _RING_ENCODINGS | {"U8"}  # gpt-oss keeps its mxfp4 blocks as bytes
 _INTEGER_ENCODINGS = frozenset({"I8", "I16", "I32", "I64", "BOOL"})  # buffers beside the weights, never read
 
 _SLIDING_IN_LLAMACPP = frozenset(
@@ -42,7 +43,7 @@ def _why_not_ring(files: ModelFiles) -> str | None:
         files.config()
     except (UnsupportedModelError, ModelFileError) as error:
         return error.message
-    readable = _RING_ENCODINGS if files.kind == "gguf" else _RING_FOLDER_ENCODINGS
+    readable = _RING_GGUF_ENCODINGS if files.kind == "gguf" else _PLAIN_ENCODINGS
     unreadable = sorted(set(files.weights.encodings) - readable - _INTEGER_ENCODINGS)
     if unreadable:
         return f"{files.name} stores weights as {', '.join(unreadable)}, which the ring backend cannot read."

@@ -11,11 +11,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 
 from backends.requests import CachePolicy, LoadRequest
-from models.backend_support import runnable_by, slides_in_llamacpp
+from models.backend_support import _RING_GGUF_ENCODINGS, runnable_by, slides_in_llamacpp
 from models.cache_plan import layer_limits
 from models.config import LayerConfig, ModelConfig
+from models.gguf_weights import _BLOCK_TYPES, _PLAIN_TYPES
 from models.model_files import ModelFiles, WeightSizes
 from models.precision import choose_precision
 from models.sizing import (
@@ -195,6 +197,16 @@ def test_who_can_run_what(tmp_path: Path) -> None:
     assert "GGUF files only" in str(folder["llamacpp"])
     adapter = write_model(tmp_path / "adapter.gguf", changes={"general.type": "adapter"})
     assert all(reason is not None for reason in runnable_by(ModelFiles.open(adapter)).values())
+
+
+def test_encodings_the_ring_backend_cannot_read_are_named(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "folder")
+    save_file({"b": np.ones((2, 4), np.uint8), "c": np.ones(2, np.int64)}, folder / "model-00002-of-00002.safetensors")
+    assert "stores weights as U8" in str(runnable_by(ModelFiles.open(folder))["ring"])
+
+
+def test_the_ring_backend_reads_every_encoding_said_to_be_readable() -> None:
+    assert set(_PLAIN_TYPES) | _BLOCK_TYPES == _RING_GGUF_ENCODINGS
 
 
 @pytest.mark.parametrize("precision", ["auto", "float32", "bfloat16", "float16", "int8"])
