@@ -12,7 +12,7 @@ from backends.requests import Precision
 from models.linear import int8_is_available
 
 _PLAIN_ENCODINGS = {"F64", "F32", "BF16", "F16"}
-_EIGHT_BITS_OR_FEWER = "int8 per channel"
+_NO_FLOAT16 = "Processors are slow in float16, so the weights are held in bfloat16, which takes the same memory."
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class WeightPrecision:
     @property
     def label(self) -> str:
         """In words, for the page."""
-        return _EIGHT_BITS_OR_FEWER if self.is_int8 else str(self.dtype).removeprefix("torch.")
+        return "int8 per channel" if self.is_int8 else str(self.dtype).removeprefix("torch.")
 
 
 def choose_precision(requested: Precision, encodings: Collection[str], device: torch.device) -> WeightPrecision:
@@ -57,8 +57,7 @@ def _on_cpu(requested: Precision, encodings: Collection[str]) -> WeightPrecision
                 )
             return WeightPrecision(torch.float32, is_int8=True)
         case "float16":
-            notice = "Processors are slow in float16, so the weights are held in float32, twice the size."
-            return WeightPrecision(torch.float32, notices=(notice,))
+            return WeightPrecision(torch.bfloat16, notices=(_NO_FLOAT16,))
         case "auto":
             return _automatic_on_cpu(set(encodings))
 
@@ -71,8 +70,7 @@ def _automatic_on_cpu(encodings: set[str]) -> WeightPrecision:
     if encodings & {"F32", "F64"} and not encodings & {"F16", "BF16"}:
         return WeightPrecision(torch.float32)
     if "F16" in encodings:
-        notice = "Processors are slow in float16, so the weights are held in bfloat16, which is of the same size."
-        return WeightPrecision(torch.bfloat16, notices=(notice,))
+        return WeightPrecision(torch.bfloat16, notices=(_NO_FLOAT16,))
     return WeightPrecision(torch.bfloat16)
 
 
@@ -83,7 +81,9 @@ def _on_gpu(requested: Precision) -> WeightPrecision:
         case "float16":
             return WeightPrecision(torch.float16)
         case "auto" | "bfloat16" | "int8":
-            notices = ("int8 weights are for CPUs; on the GPU they are held in 16 bits.",) if requested == "int8" else ()
+            notices = (
+                ("int8 weights are for CPUs; on the GPU they are held in 16 bits.",) if requested == "int8" else ()
+            )
             if torch.cuda.is_bf16_supported(including_emulation=False):
                 return WeightPrecision(torch.bfloat16, notices=notices)
             return WeightPrecision(torch.float16, notices=(*notices, "This GPU has no bfloat16: float16 is used."))

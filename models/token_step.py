@@ -64,19 +64,22 @@ class TokenStep:
         return int(self._drawn_B)
 
     @torch.inference_mode()
-    def draw_again(self, number: float) -> int:
-        """Return another next token for the text fed last."""
+    def draw_from(self, logits_BV: Tensor, number: float) -> int:
+        """Draw a token from logits of an earlier step, feeding nothing."""
         self._numbers_B.fill_(number)
-        self._draw()
+        self._draw(logits_BV)
         return int(self._drawn_B)
+
+    @torch.inference_mode()
+    def logits(self) -> Tensor | None:
+        """Return a copy of the logits after the last token fed, float32 [1, V]; None before there are any."""
+        return None if self._logits_BV is None else self._logits_BV.clone()
 
     def _feed_and_draw(self) -> None:
         self._logits_BV = self._decoder.decode_step(self._tokens_B, self._cache, static=self._graph is not None).float()
-        self._draw()
+        self._draw(self._logits_BV)
 
-    def _draw(self) -> None:
-        assert self._logits_BV is not None, "a token is fed before one is drawn"
-        logits_BV = self._logits_BV
+    def _draw(self, logits_BV: Tensor) -> None:
         if self._banned_ids is not None:
             logits_BV = logits_BV.index_fill(-1, self._banned_ids, -torch.inf)
         recent_BN = None if self._recent is None else self._recent.ids_N.unsqueeze(0)

@@ -1,0 +1,238 @@
+"""The loop: read the prompt in chunks, then feed one token and draw the next for as long as the request says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+
+from backends.contract import Cancelled, LoadedModel
+from backends.errors import BadRequestError, OutOfMemoryError, RingsideError
+from backends.events import Event, Finished, MemoryFigures, PrefillProgress, TextChunk
+from backends.requests import GenerationRequest, LoadRequest, Sampling
+from backends.ring import memory
+from backends.ring.prompting import Prompts
+from backends.ring.reply import Reply
+from backends.ring.sequence import CachedText
+from models.config import ModelConfig
+from models.decoder import Decoder
+from models.ring_cache import KVCache
+from models.sampling import INVALID_TOKEN
+from models.sizing import kv_bytes, kv_bytes_per_token
+from models.token_step import TokenStep
+
+FEWEST_PINNED_TOKENS = 4
+"""Pinned when the system prompt is to be and there is none: full layers collapse once the first token is gone."""
+
+_SNAPSHOT_BUDGET_BYTES = 2**30
+_FEWEST_CHUNK_TOKENS = 16
+_MOST_CHUNK_TOKENS = {"cpu": 512, "cuda": 2048}
+_CHUNK_WEIGHT_BYTES = {"cpu": 2**36, "cuda": 2**44}  # weights times tokens that pass in some tenths of a second
+
+
+class RingBackend:
+    """One model in our own decoder; see `backends.contract.Backend`.
+
+    Args:
+        decoder: with its weights, on the device it runs on.
+        request: policy, window and sinks.
+        prompts: turns chats into token ids.
+        info: what was loaded.
+        dtype: of keys and values.
+
+    Raises:
+        BadRequestError: the cache does not fit in memory.
+    """
+
+    def __init__(
+        self, decoder: Decoder, request: LoadRequest, prompts: Prompts, info: LoadedModel, dtype: torch.dtype
+    ) -> None:
+        self._decoder: Decoder | None = decoder
+        self._config = decoder.config
+        self._request = request
+        self._prompts = prompts
+        self._info = info
+        self._dtype = dtype
+        self._end_ids = tuple(sorted({*self._config.eos_token_ids, *prompts.tokenizer.eos_ids}))
+        self._device = next(decoder.parameters()).device
+        self._device_process = memory.DeviceProcessMemory(self._device)
+        self._text: CachedText | None = None
+        self._step: TokenStep | None = None
+        self._step_settings: tuple[Sampling, bool] | None = None
+        self._open_text()
+
+    @property
+    def info(self) -> LoadedModel:
+        return self._info
+
+    def memory(self) -> MemoryFigures:
+        return self._figures(self._text)
+
+    def close(self) -> None:
+        """Drop weights, cache and snapshots."""
+        self._drop_cache()
+        self._decoder = None
+
+    def generate(self, request: GenerationRequest, cancelled: Cancelled) -> Iterator[Event]:
+        """See `backends.contract.Backend.generate`.
+
+        Raises:
+            BadRequestError: the prompt is empty, the template refuses it, or the cache it needs does not fit.
+            OutOfMemoryError: memory ran out; the cache is dropped.
+            RingsideError: the model's output is not a number.
+        """
+        prompt = self._prompts.ids(request.messages)
+        self._pin(request)
+        failure: OutOfMemoryError | None = None
+        try:
+            yield from self._reply(request, prompt, cancelled)
+        except Exception as error:  # whatever it was, the cache may hold half a step
+            self._drop_cache()
+            failure = memory.as_out_of_memory(error)
+            if failure is None:
+                raise
+        if failure is not None:  # raised out here, so that it holds none of the frames that hold the cache
+            raise failure
+
+    def _reply(self, request: GenerationRequest, prompt: list[int], cancelled: Cancelled) -> Iterator[Event]:
+        text = self._open_text()
+        reply = Reply(request, self._prompts.tokenizer, prompt)
+        num_reused = text.take_up(prompt)
+        yield PrefillProgress(num_reused, len(prompt), num_reused)
+        for num_read in self._read(text, prompt, cancelled):
+            yield PrefillProgress(num_read, len(prompt), num_reused)
+        if cancelled():
+            yield Finished("cancelled", reply.seed, len(prompt))
+            return
+        step = self._step_for(request, text)
+        step.begin(prompt)
+        token = self._first_token(step, text, prompt, reply.number)
+        yield PrefillProgress(len(prompt), len(prompt), num_reused)
+        reason = reply.end_reason
+        while reason is None:
+            if token in self._end_ids:
+                reason = "stop"
+                break
+            yield TextChunk(reply.push(token), (token,))
+            reason = reply.end_reason or ("cancelled" if cancelled() else None)
+            if reason is None:  # the last token of a reply is fed by the reply that follows
+                token = self._next_token(step, text, token, reply.number)
+        text.logits_BV = step.logits()
+        if rest := reply.flush():
+            yield TextChunk(rest, ())
+        yield Finished(reply.end_reason or reason, reply.seed, len(prompt), reply.num_tokens)
+
+    def _read(self, text: CachedText, prompt: list[int], cancelled: Cancelled) -> Iterator[int]:
+        """Feed the prompt but for its last token, which is the first decode step; yield the tokens read so far."""
+        if len(text.tokens) >= len(prompt) - 1:
+            return
+        text.remember()
+        while len(text.tokens) < len(prompt) - 1 and not cancelled():
+            start = len(text.tokens)
+            self._feed_chunk(text, prompt[start : min(start + self._chunk_tokens, len(prompt) - 1)])
+            yield len(text.tokens)
+        text.remember()
+
+    @torch.inference_mode()
+    def _feed_chunk(self, text: CachedText, tokens: list[int]) -> None:
+        self._model(torch.tensor([tokens], device=self._device), text.cache, logits="none")
+        text.note_fed(tokens)
+
+    def _first_token(self, step: TokenStep, text: CachedText, prompt: list[int], number: float) -> int:
+        if len(text.tokens) < len(prompt):
+            return self._next_token(step, text, prompt[-1], number)
+        assert text.logits_BV is not None, "a prompt is taken up whole only where its logits are known"
+        return _checked(step.draw_from(text.logits_BV, number))
+
+    def _next_token(self, step: TokenStep, text: CachedText, token: int, number: float) -> int:
+        drawn = step.feed(token, number)
+        text.note_fed((token,))
+        return _checked(drawn)
+
+    def _step_for(self, request: GenerationRequest, text: CachedText) -> TokenStep:
+        """Return the step for these settings: the last one where they are the same, since it may hold a CUDA graph."""
+        settings = (replace(request.sampling, seed=None), request.ignore_end)
+        if self._step is None or settings != self._step_settings:
+            banned = self._end_ids if request.ignore_end else ()
+            self._step = TokenStep(self._model, text.cache, request.sampling, banned)
+            self._step_settings = settings
+        return self._step
+
+    def _pin(self, request: GenerationRequest) -> None:
+        """Where the system prompt is to stay in view, make sinks of it: that takes a cache of another size."""
+        if self._request.sinks is not None:
+            return
+        sinks = max(FEWEST_PINNED_TOKENS, self._prompts.num_pinned(request.messages))
+        if sinks != self._info.sinks:
+            self._drop_cache()
+            self._info = replace(self._info, sinks=sinks)
+
+    def _open_text(self) -> CachedText:
+        """Return the text in the cache; set up an empty one if there is none.
+
+        Raises:
+            BadRequestError: the memory that is free does not suffice.
+        """
+        if self._text is None:
+            request, sinks = self._request, self._info.sinks
+            check_cache_fits(self._config, request, sinks, self._dtype.itemsize, memory.free_bytes(self._device))
+            cache = KVCache(self._config, request.policy, request.window, sinks, dtype=self._dtype, device=self._device)
+            self._text = CachedText(cache, _SNAPSHOT_BUDGET_BYTES)
+        return self._text
+
+    def _drop_cache(self) -> None:
+        self._text = self._step = self._step_settings = None
+
+    @property
+    def _model(self) -> Decoder:
+        assert self._decoder is not None, "the backend is closed"
+        return self._decoder
+
+    @property
+    def _chunk_tokens(self) -> int:
+        """Prompt tokens fed at a time: as many as take some tenths of a second, so that cancelling is prompt."""
+        tokens = _CHUNK_WEIGHT_BYTES[self._device.type] // max(1, self._info.weights_bytes)
+        return max(_FEWEST_CHUNK_TOKENS, min(_MOST_CHUNK_TOKENS[self._device.type], tokens))
+
+    def _figures(self, text: CachedText | None) -> MemoryFigures:
+        cache = None if text is None else text.cache
+        position = 0 if cache is None else cache.position
+        capacity = 0 if cache is None else max((kind.slots or 0 for kind in cache.kinds), default=0)
+        return MemoryFigures(
+            kv_held_bytes=0 if cache is None else cache.held_nbytes,
+            kv_allocated_bytes=0 if cache is None else cache.nbytes,
+            kv_full_bytes=position * kv_bytes_per_token(self._config, self._dtype.itemsize),
+            position_tokens=position,
+            window_filled_tokens=min(position, capacity),
+            window_tokens=capacity,
+            weights_bytes=self._info.weights_bytes,
+            device_allocated_bytes=memory.allocated_bytes(self._device),
+            device_process_bytes=self._device_process.value(),
+            snapshot_bytes=0 if text is None else text.snapshot_bytes,
+        )
+
+
+def check_cache_fits(
+    config: ModelConfig, request: LoadRequest, sinks: int, element_bytes: int, free_bytes: int
+) -> None:
+    """Refuse a cache larger than the free memory: the system would grant it and then kill the process.
+
+    Raises:
+        BadRequestError: with both numbers.
+    """
+    needed = kv_bytes(config, request.policy, request.window, sinks, 1, element_bytes)
+    if needed > free_bytes:
+        raise BadRequestError(
+            f"A window of {request.window:,} tokens takes {needed / 1e9:.1f} GB for keys and values, and "
+            f"{free_bytes / 1e9:.1f} GB of memory are free.",
+            "Choose a smaller window.",
+        )
+
+
+def _checked(token: int) -> int:
+    if token == INVALID_TOKEN:
+        raise RingsideError(
+            "The model's output is not a number.", "Its file may be damaged; if not, choose another precision."
+        )
+    return token

@@ -1,0 +1,53 @@
+"""Chats as token ids for a model whose tokenizer is ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from backends.errors import BadRequestError
+from backends.requests import Message
+from backends.ring.sequence import common_prefix
+from models.chat_template import ChatTemplate
+from models.prompt import build_prompt
+from models.tokenizer import TextTokenizer
+
+
+class Prompts:
+    """Turns chats into token ids for one model.
+
+    Args:
+        template: None for a base model, whose text is only continued.
+    """
+
+    def __init__(self, tokenizer: TextTokenizer, template: ChatTemplate | None) -> None:
+        self.tokenizer = tokenizer
+        self._template = template
+
+    @property
+    def has_template(self) -> bool:
+        return self._template is not None
+
+    def ids(self, messages: Sequence[Message]) -> list[int]:
+        """Return the prompt of a chat.
+
+        Raises:
+            BadRequestError: it comes to no token at all, or the template refuses the chat.
+        """
+        tokenizer = self.tokenizer
+        prompt = build_prompt(messages, self._template, tokenizer.encode, tokenizer.bos_id, tokenizer.adds_bos)
+        if not prompt:
+            raise BadRequestError(
+                "The prompt is empty, and this model has no token to begin a text with.", "Write something."
+            )
+        return prompt
+
+    def num_pinned(self, messages: Sequence[Message]) -> int:
+        """Return how many leading tokens the system prompt takes, what the template puts around it included.
+
+        That is what two chats have in common that share a system prompt and nothing else.
+        """
+        system = [message for message in messages[:1] if message.role == "system"]
+        if not system:
+            return 0
+        one, other = (self.ids([*system, Message("user", text)]) for text in ("0", "Yes?"))
+        return common_prefix(one, other)

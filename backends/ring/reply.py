@@ -1,0 +1,58 @@
+"""One reply in the making: tokens in, text out, and when to stop. Nothing here grows with the reply."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from backends.draws import fresh_seed, uniform
+from backends.events import FinishReason
+from backends.requests import GenerationRequest
+from backends.stop_strings import StopMatcher
+from models.detokenizer import StreamDecoder
+from models.tokenizer import TextTokenizer
+
+
+class Reply:
+    """State of one reply.
+
+    Bytes of a character that the end of a reply cuts are not shown: the reply that continues it takes them up.
+
+    Attributes:
+        seed: given or drawn.
+        num_tokens: drawn in this request, the end of text not counted.
+    """
+
+    def __init__(self, request: GenerationRequest, tokenizer: TextTokenizer, prompt: Sequence[int]) -> None:
+        self.seed = fresh_seed() if request.sampling.seed is None else request.sampling.seed
+        self.num_tokens = 0
+        self._num_earlier = _num_continued(request)
+        self._max_tokens = request.max_new_tokens
+        self._decoder = StreamDecoder(tokenizer, prompt)
+        self._stops = StopMatcher(request.stop)
+
+    @property
+    def number(self) -> float:
+        """The uniform number that draws the next token: the same whether or not the reply was stopped before."""
+        return uniform(self.seed, self._num_earlier + self.num_tokens)
+
+    @property
+    def end_reason(self) -> FinishReason | None:
+        """Why the reply ends here, by a stop string or by length; None if it goes on."""
+        if self._stops.matched:
+            return "stop"
+        return "length" if self._max_tokens is not None and self.num_tokens >= self._max_tokens else None
+
+    def push(self, token: int) -> str:
+        """Take in a drawn token; return the text that is certain now, which may be empty."""
+        self.num_tokens += 1
+        return self._stops.push(self._decoder.push(token))
+
+    def flush(self) -> str:
+        """Return the text held back as a possible stop string: the reply has ended."""
+        return self._stops.flush()
+
+
+def _num_continued(request: GenerationRequest) -> int:
+    """Return how many tokens of the reply were drawn before; 0 if the request starts one."""
+    last = request.messages[-1] if request.messages else None
+    return len(last.token_ids or ()) if last is not None and last.role == "assistant" else 0
