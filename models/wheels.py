@@ -71,7 +71,7 @@ def download_wheels(requirements: Sequence[str], folder: Path, on_bytes: Callabl
                 with suppress(subprocess.TimeoutExpired):
                     pip.wait(_POLL_S)
             if pip.returncode != 0:
-                raise _explain(pip.communicate()[0])
+                raise _explain(pip.stdout.read() if pip.stdout else "")
     on_bytes(_bytes_so_far(folder))
 
 
@@ -96,22 +96,24 @@ def _pip_download(requirement: str, folder: Path) -> Iterator[subprocess.Popen[s
         errors="replace",
     )
     try:
-        yield pip
+        with pip:
+            try:
+                yield pip
+            finally:
+                pip.kill()
     finally:
-        pip.kill()
-        pip.communicate()
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _bytes_so_far(folder: Path) -> int:
-    return sum(_size(path) for path in folder.rglob("*.whl"))
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:  # pip moved it between listing and asking
-        return 0
+    """Return the size of every wheel, whole or not, while pip makes, moves and removes files and folders."""
+    num_bytes = 0
+    for parent, _, names in os.walk(folder):  # unlike `rglob`, passes over a folder that vanishes meanwhile
+        for name in names:
+            if name.endswith(".whl"):
+                with suppress(OSError):
+                    num_bytes += os.path.getsize(os.path.join(parent, name))
+    return num_bytes
 
 
 def _explain(output: str) -> DownloadError:
