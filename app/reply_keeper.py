@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from app.chat_settings import ChatSettings
 from app.runs import Ending, Run
 from app.store import MessageStatus, Store
 from app.store_file import StoreError
@@ -27,14 +28,16 @@ class ReplyKeeper:
     """Keeps one run. A disk that is full for a while loses nothing: what was not written is written later.
 
     Args:
-        backend: name of what writes, kept with the message.
+        settings: what the reply is written with; backend and seed are kept with the message.
         clock: seconds.
     """
 
-    def __init__(self, store: Store, run: Run, backend: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, store: Store, run: Run, settings: ChatSettings, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._store = store
         self._run = run
-        self._backend = backend
+        self._settings = settings
         self._clock = clock
         self._num_chars = run.num_chars
         self._num_tokens = run.num_tokens
@@ -49,7 +52,8 @@ class ReplyKeeper:
 
     def started(self, run: Run, model: LoadedModel) -> None:
         """See `app.jobs.Keeper`."""
-        self._try(lambda: self._store.mark(run.message_id, "running", self._backend, model.name))
+        backend, seed = self._settings.load.backend, self._settings.sampling.seed
+        self._try(lambda: self._store.mark(run.message_id, "running", backend, model.name, seed))
 
     def advanced(self, run: Run) -> None:
         """See `app.jobs.Keeper`."""

@@ -24,6 +24,7 @@ from app.reply_keeper import ReplyKeeper
 from app.runs import Run
 from app.settings import Settings, worker_log_path
 from app.store import Chat, Store, StoredMessage
+from backends.draws import fresh_seed
 from backends.errors import BadRequestError
 from backends.registry import BACKENDS
 from backends.requests import GenerationRequest, LoadRequest
@@ -277,13 +278,12 @@ class Service:
     def _write(self, chat_id: int, message_id: int, earlier: StoredMessage | None = None) -> Run:
         """Queue a run that writes into the message, or goes on with what it holds."""
         self._retry_leftovers()
-        settings = self.settings(chat_id)
+        settings = _with_seed(self.settings(chat_id), earlier)
         run = Run(chat_id, message_id)
         if earlier is not None:
             metrics = self.metrics(message_id)
             run = Run(chat_id, message_id, text=earlier.text, token_ids=earlier.token_ids, metrics=metrics)
-            settings = _with_seed_of(earlier, settings)
-        keeper = ReplyKeeper(self._store, run, settings.load.backend)
+        keeper = ReplyKeeper(self._store, run, settings)
         self._keepers.append(keeper)
         self._runs[run.id] = run
         self._forget_old_runs()
@@ -337,11 +337,15 @@ class Service:
         return self._settings.defaults
 
 
-def _with_seed_of(earlier: StoredMessage, settings: ChatSettings) -> ChatSettings:
-    """Go on with the reply's own seed, so that stopping and continuing writes what not stopping would have."""
-    if earlier.seed is None or settings.sampling.seed is not None:
-        return settings
-    return replace(settings, sampling=replace(settings.sampling, seed=earlier.seed))
+def _with_seed(settings: ChatSettings, earlier: StoredMessage | None) -> ChatSettings:
+    """Fix the seed before anything is written, so that even a reply cut by a crash goes on with its own.
+
+    Stopping and continuing then writes what not stopping would have.
+    """
+    seed = settings.sampling.seed
+    if seed is None:
+        seed = earlier.seed if earlier is not None and earlier.seed is not None else fresh_seed()
+    return replace(settings, sampling=replace(settings.sampling, seed=seed))
 
 
 def _require_words(text: str) -> None:

@@ -175,15 +175,23 @@ class Store:
                 connection.execute(insert, (chat_id, "user", text, "complete", now_s))
             return _row_id(connection.execute(insert, (chat_id, "assistant", "", "queued", now_s)))
 
-    def mark(self, message_id: int, status: MessageStatus, backend: str = "", model_name: str = "") -> None:
-        """Set the status of a reply that begins or goes on, and what writes it (empty leaves what was there)."""
+    def mark(
+        self,
+        message_id: int,
+        status: MessageStatus,
+        backend: str = "",
+        model_name: str = "",
+        seed: int | None = None,
+    ) -> None:
+        """Set the status of a reply that begins or goes on, and what writes it; empty and None leave what was there."""
         self._write(
             """UPDATE messages SET status = ?, finish_reason = '', error = '',
-               backend = coalesce(nullif(?, ''), backend), model_name = coalesce(nullif(?, ''), model_name)
-               WHERE id = ?""",
+               backend = coalesce(nullif(?, ''), backend), model_name = coalesce(nullif(?, ''), model_name),
+               seed = coalesce(?, seed) WHERE id = ?""",
             status,
             backend,
             model_name,
+            None if seed is None else str(seed),
             message_id,
         )
 

@@ -5,10 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from app.chat_settings import ChatSettings
 from app.reply_keeper import FLUSH_CHARS, ReplyKeeper
 from app.runs import Ending, Run
 from app.store import Store
 from app.worker_messages import Update
+from backends.requests import LoadRequest
+
+SETTINGS = ChatSettings(LoadRequest("echo", ""))
 
 
 class Clock:
@@ -41,7 +45,7 @@ def kept(store: Store, run: Run) -> str:
 
 def test_text_is_on_disk_after_a_second_or_four_thousand_characters(store: Store, run: Run) -> None:
     clock = Clock()
-    keeper = ReplyKeeper(store, run, "echo", clock)
+    keeper = ReplyKeeper(store, run, SETTINGS, clock)
     advance(run, "first")
     keeper.advanced(run)
     assert kept(store, run) == ""
@@ -54,7 +58,7 @@ def test_text_is_on_disk_after_a_second_or_four_thousand_characters(store: Store
 
 
 def test_the_end_brings_text_status_seed_and_figures(store: Store, run: Run) -> None:
-    keeper = ReplyKeeper(store, run, "echo", Clock())
+    keeper = ReplyKeeper(store, run, SETTINGS, Clock())
     advance(run, "all of it")
     keeper.ended(run, Ending("length", seed=9))
     message = store.message(run.message_id)
@@ -67,7 +71,7 @@ def test_the_end_brings_text_status_seed_and_figures(store: Store, run: Run) -> 
 
 def test_figures_of_a_run_that_goes_on_are_kept_now_and_then(store: Store, run: Run) -> None:
     clock = Clock()
-    keeper = ReplyKeeper(store, run, "echo", clock)
+    keeper = ReplyKeeper(store, run, SETTINGS, clock)
     advance(run, "a")
     keeper.advanced(run)
     assert store.metrics(run.message_id) is None
@@ -78,7 +82,7 @@ def test_figures_of_a_run_that_goes_on_are_kept_now_and_then(store: Store, run: 
 
 def test_a_disk_that_is_full_for_a_while_loses_nothing_and_says_so(store: Store, run: Run) -> None:
     clock = Clock()
-    keeper = ReplyKeeper(store, run, "echo", clock)
+    keeper = ReplyKeeper(store, run, SETTINGS, clock)
     advance(run, "before ")
     clock.now_s += 1
     keeper.advanced(run)
