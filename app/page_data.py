@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from app.chat_settings import ChatSettings
 from app.engine import EngineStatus
 from app.metrics import TRACES, MetricsRecord, Sample, Summary
+from app.outlook import Outlook
 from app.runs import RunView
 from app.store import Chat, StoredMessage
 from backends.contract import LoadedModel
@@ -92,6 +94,33 @@ def run_data(view: RunView) -> Json:
         "cancelling": view.cancelling,
         "notice": view.notice,
         "model": None if view.model is None else view.model.name,
+    }
+
+
+def outlook_data(seen: Outlook, settings: ChatSettings) -> Json:
+    """Return what the page says before loading, with the settings it is about."""
+    estimate = seen.estimate
+    weighed = None
+    if estimate is not None:
+        weighed = {
+            "weights_bytes": estimate.weights_bytes,
+            "kv_bytes": estimate.kv_bytes,
+            "kv_full_bytes": [[tokens, size] for tokens, size in estimate.kv_full_bytes.items()],
+            "kv_policy_bytes": [[tokens, size] for tokens, size in estimate.kv_policy_bytes.items()],
+            "fits": estimate.fits,
+            "full_cache_outgrows_at_tokens": estimate.full_cache_outgrows_at_tokens,
+        }
+    return {
+        "name": seen.name,
+        "backend": settings.load.backend,
+        "policy": settings.load.policy.value,
+        "window": settings.load.window,
+        "continues_text": seen.continues_text,
+        "openings": [asdict(opening) for opening in seen.openings],
+        "notes": list(seen.notes),
+        "problem": seen.problem,
+        "hint": seen.hint,
+        "estimate": weighed,
     }
 
 

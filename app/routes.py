@@ -17,8 +17,10 @@ from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Res
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
+from app.demo_run import start_demo
 from app.following import Event, Follower
-from app.page_data import Json, chat_data, message_data, metrics_data, status_data
+from app.outlook import outlook
+from app.page_data import Json, chat_data, message_data, metrics_data, outlook_data, status_data
 from app.runs import Run
 from app.service import Service
 from app.store import StoredMessage
@@ -62,7 +64,7 @@ def add_routes(app: FastAPI, service: Service, stopping: Callable[[], bool] = la
     app.add_exception_handler(RingsideError, _displayable)
     for router in (
         _asset_routes(),
-        _chat_routes(service),
+        _chat_routes(service, transcripts),
         _reply_routes(service, transcripts),
         _model_routes(service),
         _stream_routes(service, transcripts, stopping),
@@ -96,7 +98,7 @@ def _asset_routes() -> APIRouter:
     return router
 
 
-def _chat_routes(service: Service) -> APIRouter:
+def _chat_routes(service: Service, transcripts: Transcripts) -> APIRouter:
     router = APIRouter(prefix="/chats")
 
     @router.get("")
@@ -109,12 +111,13 @@ def _chat_routes(service: Service) -> APIRouter:
         return chat_data(service.create_chat())
 
     @router.get("/{chat_id}")
-    def chat(chat_id: int) -> Json:
+    def chat(chat_id: int, known: int = 0) -> Json:
+        """Return a chat's messages; replies after message `known` with their blocks, as far as they fit one answer."""
         found = service.chat(chat_id)
         active = [run.message_id for run in service.active_runs(chat_id)]
         return {
             "chat": chat_data(found, writing=bool(active)),
-            "messages": [message_data(message) for message in service.messages(chat_id)],
+            "messages": _messages_with_blocks(service, transcripts, chat_id, known),
             "writing": active,
         }
 
@@ -202,6 +205,16 @@ def _model_routes(service: Service) -> APIRouter:
     def status() -> Json:
         return {**status_data(service.status()), "notices": service.notices()}
 
+    @router.get("/outlook")
+    def before_loading(chat: int | None = None) -> Json:
+        """Return what the settings will take and how to begin, before anything is loaded."""
+        return outlook_data(outlook(service.settings(chat), service.application.data_folder), service.settings(chat))
+
+    @router.post("/demo")
+    def demo() -> Json:
+        """Start what the app is about in a chat of its own: a long reply with a small window."""
+        return _started(start_demo(service))
+
     @router.post("/load")
     def load(chat: int | None = None) -> Json:
         service.load(chat)
@@ -254,13 +267,30 @@ def _started(run: Run) -> Json:
     return {"run": run.id, "chat": run.chat_id, "message": run.message_id}
 
 
-def _text_source(service: Service, message_id: int) -> Callable[[int], str]:
+def _text_source(service: Service, message_id: int, stored: StoredMessage | None = None) -> Callable[[int], str]:
     """Return a function that gives a message's text from an offset on, as it is now."""
     run = service.run_of_message(message_id)
     if run is not None:
         return run.text_from
-    message: StoredMessage = service.message(message_id)
+    message = stored or service.message(message_id)
     return lambda offset: message.text[offset:]
+
+
+def _messages_with_blocks(service: Service, transcripts: Transcripts, chat_id: int, known: int) -> list[Json]:
+    """Return the messages with blocks for the newest replies; the page fetches older ones as they come into view."""
+    messages = service.messages(chat_id)
+    rows = [message_data(message) for message in messages]
+    budget_chars = PAGE_CHARS
+    for message, row in zip(reversed(messages), reversed(rows), strict=True):
+        if message.role != "assistant" or message.id <= known:
+            continue
+        if budget_chars <= 0:
+            break
+        source = _text_source(service, message.id, message)
+        slice_ = transcripts.slice(message.id, source, max_chars=budget_chars)
+        row["blocks"], row["open"] = slice_.blocks, slice_.open_html
+        budget_chars -= sum(map(len, slice_.blocks)) + len(slice_.open_html or "")
+    return rows
 
 
 def _exact(text: str) -> Response:

@@ -91,8 +91,7 @@ def build_app(service: Service, stopping: Callable[[], bool] = lambda: False) ->
     """Return the whole application: middleware, routes under /app/, the page at /."""
     from app.ui.page import mount_page  # imports gradio, which takes seconds; tests of the routes go without
 
-    app = build_routes(service, stopping)
-    return mount_page(app, service)
+    return mount_page(build_routes(service, stopping), service)
 
 
 def build_routes(service: Service, stopping: Callable[[], bool] = lambda: False) -> FastAPI:

@@ -1,0 +1,135 @@
+"""HTML that the scripts under `assets/` fill. Constant: once it is on the page, Gradio never touches it again."""
+
+from __future__ import annotations
+
+import html
+
+
+def problem(message: str, hint: str) -> str:
+    """Return an error as one sentence and the way out; a command to run is set as code."""
+    said = html.escape(message)
+    way_out = html.escape(hint)
+    if hint.startswith("pip "):
+        way_out = f"Run <code>{way_out}</code>"
+    return f'<div class="problem" role="alert"><p>{said} {way_out}</p></div>'
+
+
+_RING = """<svg viewBox="0 0 32 32" width="22" height="22" aria-hidden="true"><g fill="none" stroke-width="4"
+stroke-linecap="round"><circle cx="16" cy="16" r="11" stroke="currentColor" opacity=".22"/>
+<path d="M16 5a11 11 0 1 1-9.5 5.5" stroke="var(--rs-accent)"/></g></svg>"""
+
+SIDE = f"""
+<nav class="side" aria-label="Chats">
+  <div class="side-head"><span class="brand">{_RING}<span>Ringside</span></span>
+    <button type="button" class="icon-button only-narrow" data-close="side" aria-label="Close the chats">✕</button></div>
+  <button type="button" class="new-chat" id="rs-new-chat"><span aria-hidden="true">＋</span> New chat</button>
+  <input type="search" id="rs-search" placeholder="Search titles" aria-label="Search titles" autocomplete="off">
+  <ul class="chat-list" id="rs-chat-list"></ul>
+  <p class="chat-list-empty" id="rs-chat-list-empty" hidden></p>
+</nav>
+"""
+
+TOP = """
+<header class="top">
+  <button type="button" class="icon-button only-narrow" data-open="side" aria-label="Chats"><svg viewBox="0 0 20 20"
+    width="18" height="18" aria-hidden="true"><path d="M3 5h14M3 10h14M3 15h14" stroke="currentColor" stroke-width="1.6"
+    stroke-linecap="round"/></svg></button>
+  <h1 class="chat-title" id="rs-title">New chat</h1>
+  <div class="engine" id="rs-engine" role="status">
+    <span class="engine-dot" data-state="empty"></span><span class="engine-text">No model in memory</span>
+    <span class="engine-bar" hidden><span></span></span>
+    <button type="button" class="text-button" id="rs-load" hidden>Load now</button>
+    <button type="button" class="text-button" id="rs-unload" hidden>Unload</button>
+  </div>
+  <button type="button" class="text-button" id="rs-open-settings" aria-expanded="false">Settings</button>
+  <button type="button" class="icon-button" id="rs-theme" aria-label="Light or dark"><svg viewBox="0 0 20 20" width="17"
+    height="17" aria-hidden="true"><circle cx="10" cy="10" r="6.5" fill="none" stroke="currentColor" stroke-width="1.6"/>
+    <path d="M10 3.5a6.5 6.5 0 0 1 0 13z" fill="currentColor"/></svg></button>
+  <button type="button" class="text-button only-narrow" data-open="panel">Figures</button>
+</header>
+<div class="notices" id="rs-notices"></div>
+"""
+
+WELCOME = """
+<div class="welcome">
+  <h2>Write for as long as you like.</h2>
+  <p>A sliding-window model looks back a fixed number of tokens. Ringside keeps exactly those, so memory and speed stay
+  flat however long the text gets, and the figures beside it show that they do.</p>
+  <div class="demo"><button type="button" class="main-button" id="rs-demo">Run the demo</button>
+  <span>A long reply with a small window. Watch both charts.</span></div>
+</div>
+<div class="sheet-head"><h2>Settings</h2>
+  <button type="button" class="icon-button" id="rs-close-settings" aria-label="Close the settings">✕</button></div>
+"""
+
+OUTLOOK = """
+<section class="outlook" aria-label="Before loading"><div id="rs-outlook-body"></div></section>
+<section class="openings" aria-label="Ways to begin"><div id="rs-openings"></div></section>
+"""
+
+TRANSCRIPT = """
+<div class="scroller" id="rs-scroller" tabindex="0" role="log" aria-live="off" aria-label="Conversation">
+  <div class="messages" id="rs-messages"></div><div class="end-mark" id="rs-end" aria-hidden="true"></div>
+</div>
+<button type="button" class="to-end" id="rs-to-end" hidden>Jump to end</button>
+<div class="visually-hidden" role="status" id="rs-said"></div>
+"""
+
+COMPOSER = """
+<form class="composer" id="rs-form">
+  <div class="composer-problem" id="rs-composer-problem" role="alert" hidden></div>
+  <div class="composer-box">
+    <textarea id="rs-input" rows="1" placeholder="Write a message" aria-label="Message" maxlength="20000000"></textarea>
+    <button type="submit" class="send" id="rs-send" aria-label="Send"><svg viewBox="0 0 20 20" width="18" height="18"
+      aria-hidden="true"><path d="M10 16V4M5 9l5-5 5 5" fill="none" stroke="currentColor" stroke-width="2"
+      stroke-linecap="round" stroke-linejoin="round"/></svg></button>
+    <button type="button" class="send stop" id="rs-stop" aria-label="Stop" hidden><svg viewBox="0 0 20 20"
+      width="18" height="18" aria-hidden="true"><rect x="5" y="5" width="10" height="10" rx="2" fill="currentColor"/></svg></button>
+  </div>
+  <p class="composer-note"><span id="rs-mode"></span>
+    <span class="keys">Enter sends, Shift+Enter breaks the line</span></p>
+</form>
+"""
+
+
+def _number(name: str, label: str, help_text: str) -> str:
+    return (
+        f'<div class="number" title="{help_text}"><dt>{label}</dt>'
+        f'<dd data-number="{name}">–</dd><dd class="number-sub" data-sub="{name}"></dd></div>'
+    )
+
+
+_NUMBERS = "".join(
+    _number(*row)
+    for row in (
+        ("tokens", "Tokens", "Tokens of this reply so far"),
+        ("rate", "Tokens / s", "Now, smoothed over about three seconds"),
+        ("first", "First token", "Time from the start of the request to the first token"),
+        ("window", "Window", "Tokens that the next one can see, of those a bounded layer holds"),
+        ("kv", "KV cache", "Bytes of keys and values held now"),
+        ("memory", "Memory", "Memory of the process that holds the model"),
+    )
+)
+
+PANEL = f"""
+<aside class="panel" aria-label="Live figures">
+  <div class="panel-head"><h2>Live figures</h2><span class="panel-elapsed" data-number="elapsed"></span>
+    <button type="button" class="icon-button only-narrow" data-close="panel" aria-label="Close">✕</button></div>
+  <dl class="numbers">{_NUMBERS}</dl>
+  <div class="window-bar" role="presentation"><span id="rs-window-bar"></span></div>
+  <figure class="chart-card">
+    <figcaption><h3>Memory over tokens</h3><span class="chart-tools">
+      <button type="button" class="mini" id="rs-scale" aria-pressed="true">log</button>
+      <button type="button" class="mini" data-png="memory">PNG</button></span></figcaption>
+    <div class="chart" id="rs-chart-memory"></div>
+  </figure>
+  <figure class="chart-card">
+    <figcaption><h3>Tokens per second</h3><span class="chart-tools">
+      <button type="button" class="mini" data-png="speed">PNG</button></span></figcaption>
+    <div class="chart" id="rs-chart-speed"></div>
+  </figure>
+  <div class="panel-foot"><p id="rs-saving"></p><span class="chart-tools">
+    <button type="button" class="mini" id="rs-pause" aria-pressed="false">Pause charts</button>
+    <a class="mini" id="rs-csv" download hidden>CSV</a></span></div>
+</aside>
+"""

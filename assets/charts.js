@@ -1,0 +1,237 @@
+// Two Plotly charts, each one element for the life of the page: redrawn in place, at most once a second, so zoom and
+// hover stay and nothing leaks. Plotly itself is fetched after the page is up.
+
+import { duration } from "./format.js";
+
+const PERIOD_MS = 1000;
+const HIDDEN_PERIOD_MS = 5000;
+
+const MEMORY = [
+  ["device_process_bytes", "GPU memory of the process", "--rs-chart-device", "solid", 2],
+  ["device_allocated_bytes", "allocated by torch", "--rs-chart-device-soft", "solid", 1.4],
+  ["process_bytes", "worker, resident", "--rs-chart-process", "solid", 2],
+  ["kv_held_bytes", "KV cache held", "--rs-chart-kv", "solid", 2.6],
+  ["kv_full_bytes", "a full cache", "--rs-chart-full", "dash", 2.2],
+];
+
+export class Charts {
+  constructor() {
+    this.memory = document.getElementById("rs-chart-memory");
+    this.speed = document.getElementById("rs-chart-speed");
+    this.scaleButton = document.getElementById("rs-scale");
+    this.pauseButton = document.getElementById("rs-pause");
+    this.log = remembered("ringside.memory-scale", "log") === "log";
+    this.paused = false;
+    this.revision = 0;
+    this.panel = null;
+    this.due = 0;
+    this.timer = null;
+    this.showScale();
+    this.scaleButton.addEventListener("click", () => {
+      this.log = !this.log;
+      remember("ringside.memory-scale", this.log ? "log" : "linear");
+      this.showScale();
+      this.#now();
+    });
+    this.pauseButton.addEventListener("click", () => {
+      this.paused = !this.paused;
+      this.pauseButton.setAttribute("aria-pressed", String(this.paused));
+      this.pauseButton.textContent = this.paused ? "Go on" : "Pause charts";
+      if (!this.paused) this.#now();
+    });
+    for (const button of document.querySelectorAll("[data-png]")) {
+      button.addEventListener("click", () => this.#download(button.dataset.png));
+    }
+    new ResizeObserver(() => this.panel && this.#later(150)).observe(this.memory);
+    document.addEventListener("ringside:theme", () => this.#now());
+    document.addEventListener("visibilitychange", () => !document.hidden && this.panel && this.#now());
+  }
+
+  showScale() {
+    this.scaleButton.textContent = this.log ? "log" : "linear";
+    this.scaleButton.setAttribute("aria-pressed", String(this.log));
+  }
+
+  // Draws soon: at once where `now` says so, else when the last drawing is a second old.
+  draw(panel, now = false) {
+    this.panel = panel;
+    if (now) this.#now();
+    else this.#later(Math.max(0, this.due - performance.now()));
+  }
+
+  #later(ms) {
+    this.timer ??= setTimeout(() => this.#now(), ms);
+  }
+
+  async #now() {
+    clearTimeout(this.timer);
+    this.timer = null;
+    if (!this.panel || (this.paused && this.drawn)) return;
+    this.due = performance.now() + (document.hidden ? HIDDEN_PERIOD_MS : PERIOD_MS);
+    const Plotly = await plotly();
+    if (this.memory.clientWidth === 0) return; // the drawer is closed
+    const style = getComputedStyle(document.getElementById("rs-panel"));
+    const colour = (name) => style.getPropertyValue(name).trim();
+    this.drawn = true;
+    this.revision += 1;
+    Plotly.react(this.memory, this.#memoryTraces(colour), this.#layout(colour, "memory"), CONFIG);
+    Plotly.react(this.speed, this.#speedTraces(colour), this.#layout(colour, "speed"), CONFIG);
+  }
+
+  #memoryTraces(colour) {
+    const { series } = this.panel;
+    return MEMORY.filter(([name]) => series[name].length).map(([name, label, variable, dash, width]) => ({
+      type: "scatter",
+      mode: "lines",
+      name: label,
+      uid: name,
+      x: series[name].tokens,
+      y: this.log ? series[name].values.map((value) => value || null) : series[name].values,
+      line: { color: colour(variable), dash, width, shape: "linear" },
+      hovertemplate: "%{y:.4s}B<extra>%{fullData.name}</extra>",
+    }));
+  }
+
+  #speedTraces(colour) {
+    const { tokens_per_s: raw, tokens_per_s_smooth: smooth } = this.panel.series;
+    return [
+      {
+        type: "scatter",
+        mode: "lines",
+        name: "raw",
+        uid: "raw",
+        x: raw.tokens,
+        y: raw.values,
+        line: { color: colour("--rs-chart-raw"), width: 1 },
+        hovertemplate: "%{y:.1f}<extra>raw</extra>",
+      },
+      {
+        type: "scatter",
+        mode: "lines",
+        name: "smoothed",
+        uid: "smooth",
+        x: smooth.tokens,
+        y: smooth.values,
+        line: { color: colour("--rs-chart-speed"), width: 2.4 },
+        hovertemplate: "%{y:.1f} tokens/s<extra>smoothed</extra>",
+      },
+    ];
+  }
+
+  #layout(colour, which) {
+    const ink = colour("--rs-ink-soft");
+    const grid = colour("--rs-line");
+    const axis = { gridcolor: grid, linecolor: grid, zerolinecolor: grid, tickcolor: grid, ticks: "", automargin: true };
+    const empty = Object.values(this.panel.series).every((series) => !series.length);
+    return {
+      datarevision: this.revision, // the arrays grow in place
+      uirevision: `${this.panel.messageId}${which === "memory" && this.log ? "log" : ""}`,
+      autosize: true,
+      height: which === "memory" ? 268 : 200,
+      margin: { l: 8, r: 8, t: 6, b: 4 },
+      paper_bgcolor: "rgba(0,0,0,0)",
+      plot_bgcolor: "rgba(0,0,0,0)",
+      font: { family: "IBM Plex Sans, ui-sans-serif, system-ui, sans-serif", size: 11.5, color: ink },
+      hovermode: "x unified",
+      hoverlabel: { bgcolor: colour("--rs-raised"), bordercolor: colour("--rs-line-strong"), font: { color: colour("--rs-ink") } },
+      legend: { orientation: "h", x: 0, y: -0.18, yanchor: "top", font: { size: 11 }, bgcolor: "rgba(0,0,0,0)" },
+      xaxis: { ...axis, visible: !empty, rangemode: "tozero", tickformat: ",d", hoverformat: ",d", showgrid: false },
+      yaxis:
+        which === "memory"
+          ? { ...axis, visible: !empty, type: this.log ? "log" : "linear", rangemode: "tozero", ...bytesTicks(this), exponentformat: "SI" }
+          : { ...axis, visible: !empty, rangemode: "tozero", tickformat: "~g" },
+      shapes: this.#prefillMarks(colour),
+      annotations: empty ? [emptyNote(colour, which)] : this.#prefillLabels(colour, which),
+      showlegend: !empty,
+    };
+  }
+
+  // A prompt is read between two tokens: a line there, with how long it took.
+  #prefillMarks(colour) {
+    return this.panel.prefills.map(({ tokens }) => ({
+      type: "line",
+      x0: tokens,
+      x1: tokens,
+      y0: 0,
+      y1: 1,
+      yref: "paper",
+      line: { color: colour("--rs-chart-prefill"), width: 1.5, dash: "dot" },
+    }));
+  }
+
+  #prefillLabels(colour, which) {
+    if (which !== "speed") return [];
+    return this.panel.prefills.slice(-6).map(({ tokens, start_s: start, end_s: end }) => ({
+      x: tokens,
+      y: 1,
+      yref: "paper",
+      text: `prefill ${duration(end - start)}`,
+      showarrow: false,
+      xanchor: "left",
+      yanchor: "top",
+      font: { size: 10.5, color: colour("--rs-chart-prefill") },
+    }));
+  }
+
+  async #download(which) {
+    const Plotly = await plotly();
+    const background = getComputedStyle(document.body).getPropertyValue("--rs-page").trim() || "white";
+    const chart = which === "memory" ? this.memory : this.speed;
+    const figure = { data: chart.data, layout: { ...chart.layout, paper_bgcolor: background, autosize: false } };
+    await Plotly.downloadImage(figure, { format: "png", width: 1200, height: 560, scale: 2, filename: `ringside-${which}` });
+  }
+}
+
+const CONFIG = { displayModeBar: false, responsive: false, scrollZoom: false, doubleClick: "reset" };
+
+const emptyNote = (colour, which) => ({
+  x: 0.5,
+  y: 0.5,
+  xref: "paper",
+  yref: "paper",
+  showarrow: false,
+  text: which === "memory" ? "Memory appears here while a reply is written." : "Speed appears here.",
+  font: { size: 12, color: colour("--rs-ink-faint") },
+});
+
+// Powers of ten on a logarithmic axis, with units.
+function bytesTicks({ log }) {
+  if (!log) return { tickformat: ".3~s", ticksuffix: "B" };
+  const tickvals = [];
+  const ticktext = [];
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  for (let power = 3; power <= 13; power += 1) {
+    tickvals.push(10 ** power);
+    ticktext.push(`${10 ** (power % 3)} ${units[Math.floor(power / 3)]}`);
+  }
+  return { tickvals, ticktext };
+}
+
+let loading = null;
+
+function plotly() {
+  loading ??= new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    script.src = "/app/assets/plotly.min.js";
+    script.onload = () => resolve(window.Plotly);
+    script.onerror = reject;
+    document.head.append(script);
+  });
+  return loading;
+}
+
+function remembered(key, fallback) {
+  try {
+    return localStorage.getItem(key) ?? fallback;
+  } catch {
+    return fallback;
+  }
+}
+
+function remember(key, value) {
+  try {
+    localStorage.setItem(key, value);
+  } catch {
+    // switched off: the choice lasts as long as the page
+  }
+}

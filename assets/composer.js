@@ -1,0 +1,116 @@
+// The box one writes in. What is typed is kept in the browser until it is sent, a draft for each chat.
+
+import { showProblem } from "./api.js";
+
+const KEY = "ringside.draft.";
+
+export class Composer {
+  // `send(text)` resolves once the server has the message and rejects with a Problem; `stop()` stops the reply.
+  constructor(send, stop) {
+    this.form = document.getElementById("rs-form");
+    this.input = document.getElementById("rs-input");
+    this.sendButton = document.getElementById("rs-send");
+    this.stopButton = document.getElementById("rs-stop");
+    this.problem = document.getElementById("rs-composer-problem");
+    this.mode = document.getElementById("rs-mode");
+    this.key = `${KEY}new`;
+    this.sending = false;
+    this.send = send;
+    this.input.addEventListener("input", () => this.#typed());
+    this.input.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+        event.preventDefault();
+        this.form.requestSubmit();
+      }
+    });
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.submit();
+    });
+    this.stopButton.addEventListener("click", () => stop().catch((problem) => this.complain(problem)));
+    window.addEventListener("storage", (event) => {
+      if (event.key === this.key && document.activeElement !== this.input) this.#put(event.newValue ?? "");
+    });
+  }
+
+  // Shows the draft of a chat.
+  use(chatId) {
+    this.key = `${KEY}${chatId ?? "new"}`;
+    this.#put(read(this.key));
+    this.complain(null);
+  }
+
+  // Makes a text the draft, for the person to change or send.
+  fill(text) {
+    this.#put(text);
+    this.#typed();
+    this.input.focus();
+    this.input.setSelectionRange(text.length, text.length);
+  }
+
+  setWriting(writing) {
+    this.stopButton.hidden = !writing;
+    this.sendButton.hidden = writing;
+  }
+
+  setMode(continuesText) {
+    this.mode.textContent = continuesText ? "This is a base model: it continues your text." : "";
+    this.input.placeholder = continuesText ? "Begin a text" : "Write a message";
+  }
+
+  complain(problem) {
+    showProblem(this.problem, problem);
+  }
+
+  async submit() {
+    const text = this.input.value;
+    if (this.sending || !this.stopButton.hidden || !text.trim()) return;
+    this.sending = true;
+    this.sendButton.disabled = true;
+    this.complain(null);
+    const { key } = this;
+    try {
+      await this.send(text);
+      write(key, "");
+      if (this.input.value === text) this.#put("");
+      this.#typed();
+    } catch (problem) {
+      this.complain(problem); // the text stays where it is
+    } finally {
+      this.sending = false;
+      this.sendButton.disabled = false;
+    }
+  }
+
+  #typed() {
+    write(this.key, this.input.value);
+    this.#fit();
+  }
+
+  #put(text) {
+    this.input.value = text;
+    this.#fit();
+  }
+
+  #fit() {
+    this.input.style.height = "auto";
+    this.input.style.height = `${Math.min(this.input.scrollHeight, window.innerHeight * 0.4)}px`;
+  }
+}
+
+function read(key) {
+  try {
+    return localStorage.getItem(key) ?? "";
+  } catch {
+    return ""; // storage can be switched off; the box works without
+  }
+}
+
+function write(key, text) {
+  try {
+    if (text) localStorage.setItem(key, text);
+    else localStorage.removeItem(key);
+  } catch {
+    // full or switched off: the text is still in the box
+  }
+}

@@ -1,0 +1,246 @@
+// Puts the page together once Gradio has drawn it: which chat is on screen, what arrives, what is sent.
+
+import { get, post, Problem } from "./api.js";
+import { Chats } from "./chats.js";
+import { Composer } from "./composer.js";
+import { Conversation } from "./conversation.js";
+import { Engine } from "./engine.js";
+import { count, rate } from "./format.js";
+import { Panel } from "./panel.js";
+import { Setup } from "./setup.js";
+import { Stream } from "./stream.js";
+import { watchChrome } from "./chrome.js";
+
+const NEEDED = ["rs-chat-list", "rs-title", "rs-settings", "rs-openings", "rs-messages", "rs-input", "rs-chart-speed"];
+
+class Page {
+  constructor() {
+    this.chatId = null;
+    this.asked = 0;
+    this.run = null; // last event of the reply being written in this chat
+    this.chrome = watchChrome();
+    const complain = (problem) => this.composer.complain(problem);
+    this.composer = new Composer(
+      (text) => this.send(text),
+      () => post(`/chats/${this.chatId}/stop`),
+    );
+    this.conversation = new Conversation({
+      continueReply: () => this.start("continue"),
+      regenerate: () => this.start("regenerate"),
+      edit: (text) => this.start("edit", { text }),
+      showFigures: (messageId) => this.panel.showKept(messageId).then(() => this.chrome.open("panel")),
+    });
+    this.panel = new Panel();
+    this.engine = new Engine(complain, () => this.chatId);
+    this.setup = new Setup(
+      () => this.chatId,
+      (text) => this.composer.fill(text),
+      (seen) => this.composer.setMode(seen.continues_text),
+    );
+    this.chats = new Chats((chatId) => this.open(chatId), complain);
+    this.stream = new Stream(() => this.place(), {
+      run: (event) => this.follow(event),
+      reload: () => this.load(),
+      chats: () => this.chats.refresh(),
+      settings: () => this.settingsElsewhere(),
+      status: (status) => this.engine.show(status),
+      connection: (there) => this.connected(there),
+    });
+    document.getElementById("rs-demo").addEventListener("click", () => this.demo());
+    window.addEventListener("hashchange", () => this.open(chatInAddress()));
+  }
+
+  // Shows a chat; null is a new one, which the server hears of with its first message.
+  async open(chatId) {
+    if (chatId !== this.chatId || !this.opened) {
+      this.opened = true;
+      this.chatId = chatId;
+      this.run = null;
+      window.ringside.chatId = chatId;
+      const hash = chatId === null ? "" : `#chat=${chatId}`;
+      if (location.hash !== hash) history.pushState(null, "", hash || location.pathname);
+      this.composer.use(chatId);
+      this.composer.setWriting(false);
+      this.conversation.clear();
+      this.panel.clear();
+      this.chats.mark(chatId);
+      this.chrome.close();
+      this.showSettings();
+    }
+    await this.load();
+  }
+
+  // Reads the chat from the server and takes up its stream from there.
+  async load() {
+    const asked = ++this.asked;
+    const { chatId } = this;
+    if (chatId === null) {
+      this.title("New chat");
+      this.chrome.show("start");
+      this.stream.open();
+      return;
+    }
+    let answer;
+    try {
+      answer = await get(`/chats/${chatId}`);
+    } catch (problem) {
+      if (asked !== this.asked) return;
+      this.composer.complain(problem);
+      if (problem.message.includes("gone")) this.open(null);
+      return;
+    }
+    if (asked !== this.asked) return;
+    this.title(answer.chat.title || "New chat");
+    this.chrome.show(answer.messages.length ? "chat" : "start");
+    this.conversation.show(chatId, answer.messages);
+    this.composer.setWriting(answer.writing.length > 0);
+    this.writing = answer.writing[0] ?? null;
+    const last = this.conversation.lastReplyId;
+    if (this.writing === null && last !== null && last !== this.panel.messageId) this.panel.showKept(last).catch(() => {});
+    this.stream.open();
+  }
+
+  // What this tab has already, for the stream to go on from.
+  place() {
+    const item = this.writing ? this.conversation.item(this.writing) : null;
+    if (!item?.reply) return { chat: this.chatId };
+    const known = this.panel.messageId === this.writing ? this.panel.sequence : 0;
+    return { chat: this.chatId, message: this.writing, block: item.reply.count, sequence: known };
+  }
+
+  follow(event) {
+    if (event.chat !== this.chatId) return;
+    const outcome = this.conversation.follow(event);
+    if (outcome === "unknown") {
+      this.load();
+      return;
+    }
+    if (outcome === "gap") {
+      this.stream.open();
+      return;
+    }
+    this.panel.follow(event);
+    const finished = event.state.status === "finished";
+    if (!finished) this.writing = event.message;
+    else if (this.writing === event.message) this.writing = null;
+    this.run = finished ? null : event;
+    this.composer.setWriting(this.writing !== null);
+    this.tabTitle(event.state);
+  }
+
+  async send(text) {
+    await this.setup.settled();
+    const before = this.chatId;
+    const chatId = before ?? (await post("/chats")).id;
+    this.conversation.stick = true;
+    await post(`/chats/${chatId}/send`, { text });
+    if (before === null && this.chatId === null) await this.open(chatId);
+    else await this.load();
+    this.chats.refresh();
+  }
+
+  // Continue, regenerate or edit; tells whether the server took it.
+  async start(what, body) {
+    try {
+      await this.setup.settled();
+      this.composer.complain(null);
+      await post(`/chats/${this.chatId}/${what}`, body);
+      await this.load();
+      return true;
+    } catch (problem) {
+      this.composer.complain(problem);
+      return false;
+    }
+  }
+
+  async demo() {
+    try {
+      const { chat } = await post("/demo");
+      await this.open(chat);
+      this.chats.refresh();
+    } catch (problem) {
+      this.composer.complain(problem);
+    }
+  }
+
+  showSettings() {
+    document.querySelector("#rs-refresh, #rs-refresh button")?.click();
+    this.setup.refresh();
+  }
+
+  // Another tab may have changed them; what is being typed here is not taken away.
+  settingsElsewhere() {
+    if (!this.setup.changing && !document.getElementById("rs-settings").contains(document.activeElement)) this.showSettings();
+    else this.setup.refresh();
+  }
+
+  title(text) {
+    this.chatTitle = text;
+    document.getElementById("rs-title").textContent = text;
+    document.title = `${text} – Ringside`;
+  }
+
+  tabTitle(state) {
+    if (state.status !== "running") document.title = `${this.chatTitle} – Ringside`;
+    else document.title = `▶ ${count(state.num_tokens)} · ${rate(state.summary.tokens_per_s)} t/s – Ringside`;
+  }
+
+  connected(there) {
+    if (there && this.lost) this.composer.complain(null);
+    this.lost = !there;
+    if (!there) {
+      clearTimeout(this.lostTimer);
+      this.lostTimer = setTimeout(() => {
+        if (this.lost) this.composer.complain(new Problem("Ringside does not answer.", "It may have been closed; this page goes on as soon as it is back."));
+      }, 2500);
+    }
+  }
+}
+
+function chatInAddress() {
+  const match = location.hash.match(/^#chat=(\d+)$/);
+  return match ? Number(match[1]) : null;
+}
+
+async function notices() {
+  const { notices: sentences } = await get("/status");
+  const box = document.getElementById("rs-notices");
+  for (const sentence of sentences) {
+    const line = document.createElement("div");
+    line.className = "notice";
+    const close = document.createElement("button");
+    close.type = "button";
+    close.className = "icon-button small";
+    close.setAttribute("aria-label", "Close this notice");
+    close.textContent = "✕";
+    close.addEventListener("click", () => line.remove());
+    line.append(sentence, close);
+    box.append(line);
+  }
+}
+
+function begin() {
+  window.ringside = { chatId: chatInAddress() };
+  const page = new Page();
+  window.ringside.settingsKept = () => page.setup.kept();
+  window.ringside.settingsShown = () => {};
+  page.open(chatInAddress());
+  page.chats.refresh();
+  notices().catch(() => {});
+  document.body.classList.add("rs-ready");
+}
+
+function whenDrawn(call) {
+  if (NEEDED.every((id) => document.getElementById(id))) {
+    call();
+    return;
+  }
+  const watch = new MutationObserver(() => {
+    if (!NEEDED.every((id) => document.getElementById(id))) return;
+    watch.disconnect();
+    call();
+  });
+  watch.observe(document.body, { childList: true, subtree: true });
+}
+
+whenDrawn(begin);
