@@ -12,11 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from backends.errors import ModelFileError, RingsideError
 from backends.events import LoadProgress
 from models.gguf_reader import shard_paths
+from models.hub_download import FetchProgress, Source, fetch_file
 from models.model_files import ModelFiles
 
 if TYPE_CHECKING:
@@ -115,23 +116,19 @@ def _find_cached(hub_id: HubId, cache: Path) -> Path | None:
 
 
 def _download(hub_id: HubId, cache: Path, report: Report, endpoint: str | None) -> Path:
-    from huggingface_hub import HfApi, hf_hub_download
+    from huggingface_hub import HfApi
 
     report(LoadProgress(f"Looking up {hub_id}"))
     api = HfApi(endpoint=endpoint)
     info = api.model_info(hub_id.repo, files_metadata=True)
     sizes = _choose_files(hub_id, info)
     _require_space(hub_id, sum(sizes.values()), cache)
-    progress = _FetchProgress(f"Fetching {hub_id}", sum(sizes.values()), report)
-    bar_class: Any = progress.bar_class()  # any class with tqdm's methods will do; the annotation asks for tqdm's
-    path = cache
-    for name, size in sizes.items():
-        where: Any = {"revision": info.sha, "cache_dir": cache, "endpoint": api.endpoint}
-        path = Path(hf_hub_download(hub_id.repo, name, tqdm_class=bar_class, **where))
-        progress.finish_file(size)
-    if hub_id.file is not None or path.suffix == ".gguf":
-        return path.with_name(Path(next(iter(sizes))).name)
-    return path.parents[len(Path(name).parts) - 1]
+    progress = FetchProgress(f"Fetching {hub_id}", sum(sizes.values()), report)
+    source = Source(hub_id.repo, info.sha or "main", cache, api.endpoint)
+    paths = [fetch_file(source, name, size, progress) for name, size in sizes.items()]
+    if paths[0].suffix == ".gguf":
+        return paths[0]
+    return paths[-1].parent  # weights come last and lie at the top
 
 
 def _choose_files(hub_id: HubId, info: ModelInfo) -> dict[str, int]:
@@ -188,61 +185,6 @@ def _disk_full(hub_id: HubId, detail: str = "") -> ModelFileError:
     return ModelFileError(
         f"The disk is full while fetching {hub_id}{detail}.", "Free some space, or set HF_HOME to a folder elsewhere."
     )
-
-
-class _FetchProgress:
-    """Adds up the bytes of several files."""
-
-    def __init__(self, stage: str, total_bytes: int, report: Report) -> None:
-        self._stage = stage
-        self._total_bytes = total_bytes
-        self._report = report
-        self._finished_bytes = 0
-        self._file_bytes = 0
-
-    def finish_file(self, num_bytes: int) -> None:
-        self._finished_bytes += num_bytes
-        self._file_bytes = 0
-        self._tell()
-
-    def set_file_bytes(self, num_bytes: int) -> None:
-        """Say how much of the file in hand is here; the library may count it twice, as received and as written."""
-        self._file_bytes = max(self._file_bytes, num_bytes)
-        self._tell()
-
-    def _tell(self) -> None:
-        done_bytes = min(self._finished_bytes + self._file_bytes, self._total_bytes)
-        self._report(LoadProgress(self._stage, done_bytes, self._total_bytes))
-
-    def bar_class(self) -> type[_Bar]:
-        """Return what the hub's library takes for its progress bar's class."""
-        return type("_BoundBar", (_Bar,), {"progress": self})
-
-
-class _Bar:
-    """As much of a tqdm bar as the hub's library touches; it draws nothing and tells a `_FetchProgress`."""
-
-    progress: _FetchProgress
-
-    def __init__(self, total: int | None = None, initial: int = 0, **_look: object) -> None:
-        self.total = total
-        self.n = initial
-
-    def update(self, n: float = 1) -> None:
-        self.n += int(n)
-        self.progress.set_file_bytes(self.n)
-
-    def set_postfix_str(self, text: str = "", refresh: bool = True) -> None: ...
-
-    def refresh(self) -> None: ...
-
-    def close(self) -> None: ...
-
-    def __enter__(self) -> _Bar:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 def _explain(hub_id: HubId, error: Exception) -> ModelFileError | None:

@@ -11,7 +11,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
@@ -78,13 +78,17 @@ class _Handler(BaseHTTPRequestHandler):
     hub: Hub
     protocol_version = "HTTP/1.1"
 
+    def handle(self) -> None:
+        with suppress(ConnectionError):  # a client that gave up
+            super().handle()
+
     def log_message(self, format: str, *args: object) -> None:
         pass
 
-    def do_HEAD(self) -> None:  # noqa: N802  named by http.server
+    def do_HEAD(self) -> None:
         self._answer()
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         self._answer()
 
     def _answer(self) -> None:
