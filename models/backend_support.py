@@ -6,6 +6,7 @@ from backends.errors import ModelFileError, UnsupportedModelError
 from models.model_files import ModelFiles
 
 _PLAIN_ENCODINGS = frozenset({"F32", "F16", "BF16", "F64"})
+_RING_FOLDER_ENCODINGS = _PLAIN_ENCODINGS | {"MXFP4"}
 _RING_GGUF_ENCODINGS = frozenset(
     _PLAIN_ENCODINGS
     | {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4"}
@@ -43,7 +44,7 @@ def _why_not_ring(files: ModelFiles) -> str | None:
         files.config()
     except (UnsupportedModelError, ModelFileError) as error:
         return error.message
-    readable = _RING_GGUF_ENCODINGS if files.kind == "gguf" else _PLAIN_ENCODINGS
+    readable = _RING_GGUF_ENCODINGS if files.kind == "gguf" else _RING_FOLDER_ENCODINGS
     unreadable = sorted(set(files.weights.encodings) - readable - _INTEGER_ENCODINGS)
     if unreadable:
         return f"{files.name} stores weights as {', '.join(unreadable)}, which the ring backend cannot read."

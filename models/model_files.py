@@ -185,13 +185,15 @@ def _only_gguf(folder: Path) -> Path:
 
 
 def _folder_sizes(files: list[Path]) -> WeightSizes:
-    entries = ((name, entry) for file in files for name, entry in read_entries(file).items())
-    return _weigh((name, entry.encoding, entry.num_bytes, _num_elements(name, entry)) for name, entry in entries)
+    return _weigh(_sized(name, entry) for file in files for name, entry in read_entries(file).items())
 
 
-def _num_elements(name: str, entry: TensorEntry) -> int:
-    is_mxfp4 = entry.encoding == "U8" and name.endswith("_blocks")  # gpt-oss: two numbers to a byte
-    return entry.num_elements * 2 if is_mxfp4 else entry.num_elements
+def _sized(name: str, entry: TensorEntry) -> tuple[str, str, int, int]:
+    if entry.encoding == "U8" and name.endswith("_blocks"):  # see `models.mxfp4`: two numbers to a byte
+        return name, "MXFP4", entry.num_bytes, entry.num_elements * 2
+    if entry.encoding == "U8" and name.endswith("_scales"):
+        return name, "MXFP4", entry.num_bytes, 0
+    return name, entry.encoding, entry.num_bytes, entry.num_elements
 
 
 def _all_eos(config: ModelConfig, generation: dict[str, Any] | None) -> tuple[int, ...]:

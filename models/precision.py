@@ -63,6 +63,8 @@ def _on_cpu(requested: Precision, encodings: Collection[str]) -> WeightPrecision
 
 
 def _automatic_on_cpu(encodings: set[str]) -> WeightPrecision:
+    if "MXFP4" in encodings:  # exact in bfloat16, and mostly experts, which have no int8 layers
+        return WeightPrecision(torch.bfloat16)
     if encodings - _PLAIN_ENCODINGS:  # quantised to eight bits or fewer by whoever made the file
         if int8_is_available():
             return WeightPrecision(torch.float32, is_int8=True)

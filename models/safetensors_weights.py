@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from backends.errors import ModelFileError
+from models.mxfp4 import join_mxfp4
 from models.safetensors_header import TensorEntry, read_entries
 from models.stored_tensor import StoredTensor, plain_decoder
 
@@ -19,12 +20,13 @@ _FLOAT_TYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16
 
 
 def safetensors_tensors(files: Iterable[Path]) -> dict[str, StoredTensor]:
-    """Return every tensor of the files by its name there.
+    """Return every tensor of the files by its name there; MXFP4 blocks and scales are one, named as the blocks.
 
     Raises:
         ModelFileError: a file is unreadable, truncated or damaged.
     """
-    return {name: _stored(path, name, entry) for path in files for name, entry in read_entries(path).items()}
+    tensors = {name: _stored(path, name, entry) for path in files for name, entry in read_entries(path).items()}
+    return join_mxfp4(tensors)
 
 
 def _stored(path: Path, name: str, entry: TensorEntry) -> StoredTensor:

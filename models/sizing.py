@@ -101,6 +101,8 @@ def _held(request: LoadRequest, on_gpu: bool, encodings: Collection[str]) -> _He
     if precision != "auto":
         return _Held(4 if precision == "float32" else 2)
     stored = set(encodings)
+    if "MXFP4" in stored:
+        return _Held(2)
     if not stored or stored - _PLAIN_ENCODINGS:
         return _Held(4, is_int8=True) if _HAS_INT8_KERNELS else _Held(2)
     return _Held(2 if stored & {"F16", "BF16"} else 4)

@@ -36,6 +36,7 @@ class StoredTensor:
         row_bytes: bytes of one row.
         encoding: of the elements, as the file names it ("BF16", "Q4_K").
         decode: see `Decode`; None where no one here knows the encoding.
+        tail: where a second part of every row's bytes lies, such as scales; `decode` gets it behind the first.
     """
 
     name: str
@@ -45,6 +46,7 @@ class StoredTensor:
     row_bytes: int
     encoding: str
     decode: Decode | None
+    tail: StoredTensor | None = None
 
     @property
     def row_elements(self) -> int:
@@ -57,7 +59,7 @@ class StoredTensor:
     @property
     def num_bytes(self) -> int:
         """As stored."""
-        return self.num_rows * self.row_bytes
+        return self.num_rows * self.row_bytes + (0 if self.tail is None else self.tail.num_bytes)
 
     def check_readable(self) -> None:
         """Raise UnsupportedModelError unless the encoding can be turned into numbers here; reads nothing."""
@@ -71,7 +73,8 @@ class StoredTensor:
         """Return indices start .. stop - 1 of the first dimension of a tensor of two or more, as a tensor."""
         rows_each = self.num_rows // self.shape[0]
         offset = self.offset + start * rows_each * self.row_bytes
-        return replace(self, offset=offset, shape=(stop - start, *self.shape[1:]))
+        tail = None if self.tail is None else self.tail.part(start, stop)
+        return replace(self, offset=offset, shape=(stop - start, *self.shape[1:]), tail=tail)
 
     def whole(self) -> Tensor:
         """Read everything, in the tensor's shape."""
@@ -81,14 +84,21 @@ class StoredTensor:
     def slices(self) -> Iterator[Tensor]:
         """Read some rows a time, in order, [R, row_elements] each, at least one row, possibly none at all."""
         step = max(1, _SLICE_ELEMENTS // max(1, self.row_elements))
+        for data in self._blocks(step):
+            yield self.numbers(data)
+
+    def _blocks(self, step: int) -> Iterator[Bytes]:
+        """Read the bytes of `step` rows a time."""
+        tails = None if self.tail is None else self.tail._blocks(step)
         with self._open() as file:
             for start in range(0, self.num_rows, step):
                 data = np.empty((min(step, self.num_rows - start), self.row_bytes), dtype=np.uint8)
                 self.read_into(file, data, start)
-                yield self.numbers(data)
+                yield data if tails is None else np.concatenate((data, next(tails)), axis=1)
 
     def picker(self) -> RowPicker:
         """Open the tensor for reading single rows again and again."""
+        assert self.tail is None, "no embedding is stored in two parts"
         return RowPicker(self, self._open())
 
     def _open(self) -> BinaryIO:

@@ -68,12 +68,12 @@ def hf_parts(name: str, config: ModelConfig, all_names: Collection[str]) -> tupl
     short = _HF_PREFIX.sub("", name)
     if short in _HF_TOP:
         return (Part(_HF_TOP[short]),)
-    match = re.fullmatch(r"layers\.(\d+)\.(.+?)\.?(weight|bias|sinks|gate_up_proj|down_proj)(_bias)?", short)
+    match = re.fullmatch(r"layers\.(\d+)\.(.+?)\.?(weight|bias|sinks|gate_up_proj|down_proj)(_bias|_blocks)?", short)
     if match is None:
         return None
-    index, module, leaf, bias_suffix = match.groups()
+    index, module, leaf, suffix = match.groups()
     layer = f"layers.{index}"
-    return _hf_experts(layer, module, leaf, bias_suffix, config) or _hf_dense(
+    return _hf_experts(layer, module, leaf, suffix, config) or _hf_dense(
         layer, module, leaf, config, any("post_self_attn_layernorm" in other for other in all_names)
     )
 
@@ -149,16 +149,17 @@ def _hf_dense(
     return (Part(f"{layer}.{_HF_MODULES[module]}.{leaf}"),) if module in _HF_MODULES else None
 
 
-def _hf_experts(
-    layer: str, module: str, leaf: str, bias_suffix: str | None, config: ModelConfig
-) -> tuple[Part, ...] | None:
-    """One tensor an expert (Mixtral, Qwen3-MoE), or all in one with gate and up taking turns (gpt-oss)."""
+def _hf_experts(layer: str, module: str, leaf: str, suffix: str | None, config: ModelConfig) -> tuple[Part, ...] | None:
+    """One tensor an expert (Mixtral, Qwen3-MoE), or all in one with gate and up taking turns (gpt-oss).
+
+    The latter lie [.., input, output], but in MXFP4 blocks [.., output, input].
+    """
     single = re.fullmatch(r"(?:block_sparse_moe|mlp)\.experts\.(\d+)\.(\w+)", module)
     if single and single[2] in _HF_EXPERT_MODULES:
         return (Part(f"{layer}.moe.{_HF_EXPERT_MODULES[single[2]]}.{leaf}", expert=int(single[1])),)
     if module != "mlp.experts" or leaf not in ("gate_up_proj", "down_proj"):
         return None
-    kind, transposed = ("bias", False) if bias_suffix else ("weight", True)
+    kind, transposed = "bias" if suffix == "_bias" else "weight", suffix is None
     if leaf == "down_proj":
         return (Part(f"{layer}.moe.down.{kind}", transposed=transposed),)
     return (

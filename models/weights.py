@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -74,6 +74,10 @@ class Source:
         if self.part.paired_heads is not None:
             values = _unpair(values, self.part.paired_heads)
         return values + self.part.offset if self.part.offset else values
+
+    def experts(self, span: Span) -> Tensor:
+        """Read some experts of a stack."""
+        return replace(self, tensor=self.tensor.part(*span)).whole()
 
     def slices(self, span: Span) -> Iterator[Tensor]:
         """Read a span of the result's first dimension some rows at a time; only where `is_plain`."""
@@ -271,7 +275,10 @@ class _Task:
         if self.span is None:
             self.target.copy_(self.source.whole())
             return None
-        start = self.span[0]
+        start, stop = self.span
+        if self.source.is_stack:
+            self.target[start:stop].copy_(self.source.experts(self.span))
+            return None
         for rows in self.source.slices(self.span):
             self.target.view(-1, rows.shape[-1])[start : start + len(rows)] = rows
             start += len(rows)
@@ -293,7 +300,7 @@ class _Task:
 
 def _tasks(name: str, source: Source, target: Tensor | None) -> Iterator[_Task]:
     """Cut a source into pieces that are read at a time, where it can be cut."""
-    if not source.is_plain:
+    if not source.is_plain and not source.is_stack:
         yield _Task(name, source, None, target)
         return
     step = max(1, _SPAN_ELEMENTS // math.prod(source.shape[1:]))

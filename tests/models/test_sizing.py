@@ -211,7 +211,7 @@ def test_the_ring_backend_reads_every_encoding_said_to_be_readable() -> None:
 
 @pytest.mark.parametrize("precision", ["auto", "float32", "bfloat16", "float16", "int8"])
 @pytest.mark.parametrize(
-    "encodings", [("F32",), ("F32", "F16"), ("BF16",), ("BF16", "F32"), ("Q4_K", "F32"), ("Q8_0",)]
+    "encodings", [("F32",), ("F32", "F16"), ("BF16",), ("BF16", "F32"), ("Q4_K", "F32"), ("Q8_0",), ("MXFP4", "Q8_0")]
 )
 def test_sizes_follow_how_the_ring_backend_holds_weights(precision: Any, encodings: tuple[str, ...]) -> None:
     held = choose_precision(precision, encodings, torch.device("cpu"))
