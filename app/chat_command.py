@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import webbrowser
 from collections.abc import Mapping
 from typing import Any
@@ -26,6 +27,7 @@ def serve_chat(given: Mapping[str, Any], port: int | None, open_browser: bool, a
     instance = Instance(settings.data_folder)
     if not instance.claim():
         return _open_running(instance, open_browser, as_json)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: replies are kept, the worker goes
     try:
         from app.server import address, bind, serve  # the web framework takes a second; a second start goes without
         from app.service import Service
@@ -39,6 +41,8 @@ def serve_chat(given: Mapping[str, Any], port: int | None, open_browser: bool, a
             if port is None and bound.getsockname()[1] != settings.port and not as_json:
                 print(f"Port {settings.port} is in use by another program, so this is the next free one.", flush=True)
             serve(service, bound, open_browser=open_browser)
+        except KeyboardInterrupt:
+            pass  # the usual way to end it
         finally:
             service.close()
     finally:

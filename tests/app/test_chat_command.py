@@ -1,0 +1,81 @@
+"""`ringside chat` as a person starts and ends it: a real server, a second start, Ctrl-C in mid-reply."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO
+
+import httpx
+import pytest
+
+from app.store import Store
+
+PATIENCE_S = 120.0
+
+
+def start_chat(*arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "app", "chat", "--no-browser", "--json", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def announced_url(output: IO[str] | None) -> str:
+    assert output is not None
+    line = json.loads(output.readline())
+    assert line["event"] == "serving"
+    return str(line["url"])
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_starting_twice_gives_one_address_and_ending_in_mid_reply_keeps_it(isolated_home: Path, end: int) -> None:
+    port = free_port()
+    first = start_chat("--port", str(port), "--backend", "echo", "--option", "rate=50")
+    url = announced_url(first.stdout)
+    assert url == f"http://127.0.0.1:{port}/"
+    assert httpx.get(f"{url}app/health", timeout=PATIENCE_S).json()["app"] == "ringside"
+    second = start_chat()
+    assert announced_url(second.stdout) == url
+    assert second.wait(PATIENCE_S) == 0
+    chat = httpx.post(f"{url}app/chats").json()["id"]
+    message = httpx.post(f"{url}app/chats/{chat}/send", json={"text": "Go on"}).json()["message"]
+    deadline_s = time.monotonic() + PATIENCE_S
+    text = ""
+    while len(text) < 60:
+        assert time.monotonic() < deadline_s
+        text = httpx.get(f"{url}app/messages/{message}/text").text
+    first.send_signal(end)
+    _, errors = first.communicate(timeout=PATIENCE_S)
+    assert first.returncode == 0, errors
+    assert "Traceback" not in errors
+    kept = Store(isolated_home / "chats.sqlite").message(message)
+    assert kept is not None
+    assert kept.status == "cancelled"
+    assert kept.text.startswith(text)
+    assert not (isolated_home / "ringside.address.json").exists()
+
+
+def test_a_port_asked_for_that_is_taken_is_one_sentence(isolated_home: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        process = start_chat("--port", str(port))
+        output, errors = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    assert json.loads(output) == {
+        "event": "error",
+        "error": f"Port {port} is in use.",
+        "hint": "Choose another one with --port.",
+    }
+    assert "Traceback" not in errors
