@@ -7,13 +7,14 @@ Scanning opens headers only and raises nothing: a file that cannot be used is li
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from backends.errors import ModelFileError, RingsideError
 from backends.events import LoadProgress
+from models.backend_support import runnable_by
 from models.config import ModelConfig
 from models.demo import DEMOS, Demo, ensure_demo
 from models.folders import data_folder
@@ -40,7 +41,7 @@ class ModelEntry:
         config: None where the decoder's features cannot be told.
         license: of a demo model; empty otherwise.
         problem: why nothing can load it; empty if something can.
-        ring_problem: why the ring backend cannot run it; empty if it can.
+        refusals: backend -> why it cannot run this model, for those that cannot.
     """
 
     name: str
@@ -52,17 +53,11 @@ class ModelEntry:
     config: ModelConfig | None = None
     license: str = ""
     problem: str = ""
-    ring_problem: str = ""
+    refusals: Mapping[str, str] = field(default_factory=dict)
 
     def why_not(self, backend: str) -> str:
         """Return why a backend cannot run this model, as one sentence; empty if it can, as far as the files tell."""
-        if self.problem:
-            return self.problem
-        if backend == "ring":
-            return self.ring_problem
-        if backend == "llamacpp" and self.kind != "gguf":
-            return "llama.cpp reads GGUF files only."
-        return ""
+        return self.problem or self.refusals.get(backend, "")
 
 
 def find_models(folders: Sequence[Path], hub_cache: Path | None = None) -> list[ModelEntry]:
@@ -95,11 +90,10 @@ def describe(path: Path) -> ModelEntry:
     except (RingsideError, OSError) as error:
         kind: Literal["gguf", "folder"] = "folder" if path.is_dir() else "gguf"
         return ModelEntry(_name_of(path), path, kind, license=license_name, problem=str(error))
-    config, ring_problem = None, ""
     try:
         config = files.config()
-    except RingsideError as error:
-        ring_problem = str(error)
+    except RingsideError:
+        config = None  # why, is among the refusals
     return ModelEntry(
         name=files.name,
         path=files.path,
@@ -109,7 +103,7 @@ def describe(path: Path) -> ModelEntry:
         architecture=config.architecture if config else _architecture(files),
         config=config,
         license=license_name,
-        ring_problem=ring_problem,
+        refusals={backend: reason for backend, reason in runnable_by(files).items() if reason},
     )
 
 

@@ -16,12 +16,20 @@ from models.chat_template import ChatTemplate
 Encode = Callable[[str], list[int]]
 """Ids of a text: special tokens spelled in it become those tokens, and no BOS is added."""
 
+Decode = Callable[[Sequence[int]], str]
+"""Text of ids, control tokens hidden."""
+
 _TURN_BREAK = "\n\n"
 _ANCHORS = ("\n", ".", "a")
 
 
 def build_prompt(
-    messages: Sequence[Message], template: ChatTemplate | None, encode: Encode, bos_id: int | None, adds_bos: bool
+    messages: Sequence[Message],
+    template: ChatTemplate | None,
+    encode: Encode,
+    bos_id: int | None,
+    adds_bos: bool,
+    decode: Decode | None = None,
 ) -> list[int]:
     """Return the ids of a chat, ready for the next reply.
 
@@ -34,15 +42,28 @@ def build_prompt(
         encode: see `Encode`.
         bos_id: the token that begins a sequence; None where there is none.
         adds_bos: whether the model expects it; it is put first unless the template wrote it, and nowhere else.
+        decode: text of ids. Where it is given, ids that say more than their message's text (it was cut at a stop
+            string, or edited) give way to the text.
 
     Raises:
         BadRequestError: the template refuses these messages.
     """
+    if decode is not None:
+        messages = [_with_honest_ids(message, decode) for message in messages]
     pieces = _continued_text(messages) if template is None else _chat_pieces(messages, template)
     ids = _encode_pieces(pieces, encode)
     if adds_bos and bos_id is not None and ids[:1] != [bos_id]:
         ids.insert(0, bos_id)
     return ids
+
+
+def _with_honest_ids(message: Message, decode: Decode) -> Message:
+    if message.token_ids is None:
+        return message
+    said = decode(message.token_ids).rstrip("\ufffd")  # a character that the end cut is no difference
+    # A first token is spelled with its space in the middle of a text, and without it at the start of one.
+    is_honest = said in (message.text.rstrip("\ufffd"), message.text.rstrip("\ufffd").removeprefix(" "))
+    return message if is_honest else replace(message, token_ids=None)
 
 
 def text_of(content: object) -> str:

@@ -40,9 +40,9 @@ def test_an_entry_says_what_the_files_say(tmp_path: Path) -> None:
     (entry,) = find_models([tmp_path])
     assert entry.config is not None
     assert (entry.config.num_sliding_layers, entry.config.trained_window) == (2, 8)
-    assert (entry.stored_as, entry.problem, entry.ring_problem, entry.license) == ("F32", "", "", "")
+    assert (entry.stored_as, entry.problem, entry.license) == ("F32", "", "")
     assert entry.why_not("ring") == ""
-    assert entry.why_not("llamacpp") == "llama.cpp reads GGUF files only."
+    assert "llama.cpp reads GGUF files only" in entry.why_not("llamacpp")
 
 
 def test_a_model_reached_by_several_ways_is_listed_once(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_family_the_ring_backend_cannot_run_is_listed_with_its_name(tmp_path: 
     (entry,) = find_models([tmp_path])
     assert entry.config is None
     assert entry.problem == ""
-    assert "OddForCausalLM" in entry.ring_problem or "odd" in entry.ring_problem
+    assert "odd" in entry.why_not("ring")
     assert entry.architecture == "OddForCausalLM"
 
 

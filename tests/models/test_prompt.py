@@ -126,6 +126,21 @@ def test_a_reply_that_contains_the_marker_or_template_code_is_harmless() -> None
         assert BYTES.decode(prompt(messages, CHATML)) == template(CHATML).render(messages)
 
 
+def test_ids_that_say_more_than_the_text_give_way_to_it_and_a_cut_character_does_not_count_as_more() -> None:
+    said = BYTES.encode("the end STOP")
+    cut = [Message("user", "a"), Message("assistant", "the end ", tuple(said)), Message("user", "b")]
+    ids = build_prompt(cut, template(CHATML), BYTES.encode, BYTES.bos_id, True, BYTES.decode)
+    assert "STOP" not in BYTES.decode(ids)
+    half = BYTES.encode("yes 😀")[:-1]
+    for text in ("yes ", "yes \ufffd"):
+        going_on = [Message("user", "a"), Message("assistant", text, tuple(half))]
+        ids = build_prompt(going_on, template(CHATML), BYTES.encode, BYTES.bos_id, True, BYTES.decode)
+        assert ids[-len(half) :] == half
+    spaced = LLAMA.encode("world")
+    going_on = [Message("user", "Hello"), Message("assistant", " world", tuple(spaced))]
+    assert build_prompt(going_on, None, LLAMA.encode, 1, True, LLAMA.decode)[-len(spaced) :] == spaced
+
+
 def test_a_base_model_sees_the_texts_one_after_the_other() -> None:
     ids = BYTES.encode(" time there was")
     chat = [Message("user", "Once upon a"), reply(ids)]
