@@ -105,7 +105,8 @@ class Engine:
         """Return the running and waiting runs in the order they are served."""
         with self._changed:
             current = [self._current] if self._current is not None else []
-            return [task.run for task in (*current, *self._tasks) if isinstance(task, Job)]
+            runs = [task.run for task in (*current, *self._tasks) if isinstance(task, Job)]
+        return [run for run in runs if not run.finished]  # a run is over a moment before its task is
 
     def cancel(self, run: Run) -> None:
         """Stop a run or take it off the queue; one that is over or unknown is left alone."""
