@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import time
 import zlib
 from collections import deque
@@ -16,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import islice
 
+from app.rates import AverageRate, SmoothedRate
 from app.series import BoundedSeries, Point
 from app.worker_messages import Update
 from backends.events import MemoryFigures, PrefillProgress
@@ -31,9 +31,6 @@ TRACES = (
     "kv_full_bytes",
 )
 """Names of the traces, in the order of `Sample.values`."""
-
-SMOOTHING_S = 3.0
-"""Time constant of the smoothed rate."""
 
 MAX_POINTS = 2000
 """Points of a trace kept at most; see `app.series`."""
@@ -180,8 +177,8 @@ class MetricsRecorder:
         self._prefills = list(earlier.prefills)
         self._sequence = earlier.sequence
         self._recent: deque[Sample] = deque(maxlen=MAX_RECENT_SAMPLES)
-        self._rate = _Rate()
-        self._average = _Average.of(earlier.summary)
+        self._rate = SmoothedRate()
+        self._average = AverageRate.of(earlier.summary.num_tokens, earlier.summary.tokens_per_s_average)
         self._last_s = 0.0
         self._ended = False
 
@@ -271,67 +268,3 @@ class MetricsRecorder:
                 self._series[name].add((sample.tokens, sample.time_s, value))
         self._recent.append(sample)
         self._sequence += 1
-
-
-class _Rate:
-    """Tokens per second between reports, and smoothed: decaying tokens over decaying seconds."""
-
-    def __init__(self) -> None:
-        self._tokens = 0.0
-        self._seconds = 0.0
-        self._last_s = 0.0
-
-    def start(self, time_s: float) -> None:
-        """Count from here: the moment of the first token."""
-        self._last_s = time_s
-
-    def advance(self, num_tokens: int, time_s: float) -> float | None:
-        """Return the rate since the last report; None where no time has passed."""
-        seconds = time_s - self._last_s
-        if seconds <= 0:
-            return None
-        kept = math.exp(-seconds / SMOOTHING_S)
-        self._tokens = self._tokens * kept + num_tokens
-        self._seconds = self._seconds * kept + seconds
-        self._last_s = time_s
-        return num_tokens / seconds
-
-    @property
-    def smooth(self) -> float | None:
-        return self._tokens / self._seconds if self._seconds else None
-
-    def now(self, time_s: float) -> float | None:
-        """Return the smoothed rate, lower the longer the next token is overdue."""
-        if not self.smooth:
-            return self.smooth
-        overdue_s = max(0.0, time_s - self._last_s - 1 / self.smooth)
-        kept = math.exp(-overdue_s / SMOOTHING_S)
-        return self._tokens * kept / (self._seconds * kept + overdue_s)
-
-
-class _Average:
-    """Tokens per second after the first token, over all stretches of a reply."""
-
-    def __init__(self, tokens: float = 0.0, seconds: float = 0.0) -> None:
-        self._tokens = tokens
-        self._seconds = seconds
-        self._last_s = 0.0
-
-    @classmethod
-    def of(cls, summary: Summary) -> _Average:
-        """Take up the average of an earlier stretch, weighted by its tokens."""
-        if not summary.tokens_per_s_average:
-            return cls()
-        return cls(summary.num_tokens, summary.num_tokens / summary.tokens_per_s_average)
-
-    def start(self, time_s: float) -> None:
-        self._last_s = time_s
-
-    def advance(self, num_tokens: int, time_s: float) -> None:
-        self._tokens += num_tokens
-        self._seconds += time_s - self._last_s
-        self._last_s = time_s
-
-    @property
-    def value(self) -> float | None:
-        return self._tokens / self._seconds if self._seconds > 0 else None

@@ -16,8 +16,8 @@ from typing import Any
 
 from app.chat_settings import ChatSettings, chat_settings_from, from_json, to_json
 from app.engine import Engine, EngineStatus
+from app.input_rules import clean_text, require_loadable, require_words, title_from
 from app.jobs import Job
-from app.local_models import estimate_load, local_models
 from app.metrics import MetricsRecord
 from app.prompts import prompt_messages
 from app.reply_keeper import ReplyKeeper
@@ -26,13 +26,9 @@ from app.settings import Settings, worker_log_path
 from app.store import Chat, Store, StoredMessage
 from backends.draws import fresh_seed
 from backends.errors import BadRequestError
-from backends.registry import BACKENDS
 from backends.requests import GenerationRequest, LoadRequest
-from models.catalog import ModelEntry
-from models.sizing import Estimate
 
 _KEPT_RUNS = 4
-_MAX_TITLE_CHARS = 60
 _LAST_USED = "last used settings"
 
 
@@ -84,11 +80,11 @@ class Service:
 
     def create_chat(self, title: str = "") -> Chat:
         """Create an empty chat with the settings last used; its first message titles it unless `title` is given."""
-        return self._store.add_chat(_clean(title).strip(), to_json(self._new_chat))
+        return self._store.add_chat(clean_text(title).strip(), to_json(self._new_chat))
 
     def rename_chat(self, chat_id: int, title: str) -> Chat:
         """Set a title (blank is refused). Raises BadRequestError."""
-        title = " ".join(_clean(title).split())
+        title = " ".join(clean_text(title).split())
         if not title:
             raise BadRequestError("A chat needs a title.", "Type one, or leave the old one.")
         self._store.rename_chat(chat_id, title)
@@ -125,11 +121,11 @@ class Service:
 
         Raises BadRequestError for a text that is empty or blank, or a chat that is gone.
         """
-        text = _clean(text)
-        _require_words(text)
+        text = clean_text(text)
+        require_words(text)
         with self._lock:
             chat = self._store.chat(chat_id)
-            reply_id = self._store.add_turn(chat_id, text, title=None if chat.title else _title(text))
+            reply_id = self._store.add_turn(chat_id, text, title=None if chat.title else title_from(text))
             return self._write(chat_id, reply_id)
 
     def continue_reply(self, chat_id: int) -> Run:
@@ -160,15 +156,15 @@ class Service:
 
     def edit_last(self, chat_id: int, text: str) -> Run:
         """Replace the last user message, set aside what followed it, and start a reply."""
-        text = _clean(text)
-        _require_words(text)
+        text = clean_text(text)
+        require_words(text)
         with self._lock:
             self._require_idle(chat_id)
             asked = [message for message in self._store.messages(chat_id) if message.role == "user"]
             if not asked:
                 raise BadRequestError("There is no message to edit.", "Send one first.")
-            named_after_it = len(asked) == 1 and self._store.chat(chat_id).title == _title(asked[0].text)
-            title = _title(text) if named_after_it else None
+            named_after_it = len(asked) == 1 and self._store.chat(chat_id).title == title_from(asked[0].text)
+            title = title_from(text) if named_after_it else None
             return self._write(chat_id, self._store.add_turn(chat_id, text, title, replaces_from=asked[-1].id))
 
     def stop(self, chat_id: int) -> None:
@@ -208,7 +204,7 @@ class Service:
 
         Raises BadRequestError for a value no model could take (window below 1, an empty model path).
         """
-        _require_loadable(settings.load)
+        require_loadable(settings.load)
         text = to_json(settings)
         if chat_id is not None:
             self._store.keep_chat_settings(chat_id, text)
@@ -233,17 +229,6 @@ class Service:
         """Tell whether sending with these settings would load a model first."""
         status = self._engine.status()
         return status.model is None or status.request != request
-
-    def models(self) -> list[ModelEntry]:
-        """Return the models found on this machine, unusable ones with the reason; reads every header: not free."""
-        return local_models(self._settings.data_folder, self._settings.model_folders)
-
-    def estimate(self, request: LoadRequest) -> Estimate | None:
-        """Return what loading would take; None where the model is not on this machine yet, or has no figures (echo).
-
-        Raises RingsideError for files that are damaged or that the backend cannot run.
-        """
-        return estimate_load(request, self._settings.data_folder)
 
     # Figures and notices
 
@@ -346,33 +331,3 @@ def _with_seed(settings: ChatSettings, earlier: StoredMessage | None) -> ChatSet
     if seed is None:
         seed = earlier.seed if earlier is not None and earlier.seed is not None else fresh_seed()
     return replace(settings, sampling=replace(settings.sampling, seed=seed))
-
-
-def _require_words(text: str) -> None:
-    if not text.strip():
-        raise BadRequestError("The message is empty.", "Type something first.")
-
-
-def _require_loadable(request: LoadRequest) -> None:
-    if request.backend not in BACKENDS:
-        raise BadRequestError(f"There is no backend {request.backend!r}.", f"Choose one of {', '.join(BACKENDS)}.")
-    if request.window < 1:
-        raise BadRequestError(f"A window of {request.window} tokens is below 1.", "Choose a window of 1 or more.")
-    if request.sinks is not None and request.sinks < 0:
-        raise BadRequestError(f"{request.sinks} sinks are below 0.", "Choose 0 or more.")
-    if request.backend != "echo" and not request.model.strip():
-        raise BadRequestError("No model is chosen.", "Choose a file, a folder or a demo model.")
-
-
-def _title(text: str) -> str:
-    """Return the text's first words, at most 60 characters, as a title."""
-    title = " ".join(text.split())
-    if len(title) <= _MAX_TITLE_CHARS:
-        return title
-    cut = title[:_MAX_TITLE_CHARS]
-    return f"{cut.rpartition(' ')[0] or cut}…"
-
-
-def _clean(text: str) -> str:
-    """Join surrogate pairs and replace lone halves: browsers can send them, UTF-8 and so the store cannot hold them."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

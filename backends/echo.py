@@ -2,37 +2,25 @@
 
 It ships with the app (a demo that needs no weights) and drives the tests. Standard library only.
 
-Options of `LoadRequest.options`, all text:
-    text: "document" (default: endless Markdown), "prompt" (the last user message again) or "script".
-    script: for "script", a JSON list of pieces, one a token.
-    rate: tokens a second, default 50; "max" is as fast as possible.
-    prefill_rate: prompt tokens a second; default "max".
-    end_after: tokens after which the reply ends by itself (unless told to keep writing).
-    fail_at, fail_kind: fail once, before token `fail_at` of a reply (0 is during prefill), with "runtime" (default),
-        "memory", "abort" or "kill" (both end the process).
-    stall_at: wait before that token until cancelled.
-    load_s: seconds that loading takes. load_error: sentence that loading fails with.
+See `backends.echo_options` for what it can be told to do.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
 from itertools import count
 
 from backends import draws, echo_text
 from backends.contract import Cancelled, LoadedModel, ReportProgress
+from backends.echo_cache import ROW_BYTES, EchoCache
+from backends.echo_options import EchoOptions
 from backends.errors import BadRequestError, ModelFileError
 from backends.events import Event, Finished, FinishReason, LoadProgress, MemoryFigures, PrefillProgress, TextChunk
-from backends.requests import CachePolicy, GenerationRequest, LoadRequest, Message
+from backends.requests import GenerationRequest, LoadRequest, Message
 from backends.stop_strings import StopMatcher
-
-ROW_BYTES = 512
-"""Bytes that one token takes in one of the two layers."""
 
 _PREFILL_CHUNK_TOKENS = 64
 _NAP_S = 0.05
@@ -57,39 +45,6 @@ def load(request: LoadRequest, progress: ReportProgress) -> EchoBackend:
     if options.load_error:
         raise ModelFileError(options.load_error)
     return EchoBackend(request, options)
-
-
-@dataclass(frozen=True)
-class EchoOptions:
-    """The options of this module's docstring, parsed."""
-
-    text: str = "document"
-    script: tuple[str, ...] = ()
-    rate: float | None = 50.0
-    prefill_rate: float | None = None
-    end_after: int | None = None
-    fail_at: int | None = None
-    fail_kind: str = "runtime"
-    stall_at: int | None = None
-    load_s: float = 0.0
-    load_error: str = ""
-
-    @classmethod
-    def parse(cls, options: dict[str, str]) -> EchoOptions:
-        """Read options given as text. Raises BadRequestError naming the option at fault."""
-        parsed: dict[str, object] = {}
-        for name, value in options.items():
-            if name not in _PARSERS:
-                raise BadRequestError(
-                    f"The echo backend has no option {name!r}.", f"Choose from {', '.join(sorted(_PARSERS))}."
-                )
-            try:
-                parsed[name] = _PARSERS[name](value)
-            except ValueError as error:
-                raise BadRequestError(
-                    f"Option {name!r} of the echo backend cannot be {value!r}.", str(error)
-                ) from error
-        return cls(**parsed)  # type: ignore[arg-type]
 
 
 class EchoBackend:
@@ -238,64 +193,6 @@ class EchoBackend:
                 raise RuntimeError(f"planted before token {index}")
 
 
-class EchoCache:
-    """Two layers of rows, kept as the policy says: real bytes, so that the figures can be checked against them.
-
-    Row n of a bounded layer lies in slot n mod W; sinks have slots of their own and are never overwritten.
-    """
-
-    def __init__(self, policy: CachePolicy, window: int, sinks: int) -> None:
-        self.sinks = sinks
-        self._policy = policy
-        self._window = window
-        self._position = 0
-        sliding_slots = None if policy is CachePolicy.FULL else window
-        full_slots = sinks + window if policy is CachePolicy.RING else None
-        self._layers = [_Layer(sliding_slots, 0), _Layer(full_slots, sinks)]
-
-    def append(self, piece: str) -> None:
-        """Keep one token."""
-        row = piece.encode("utf-8", "surrogatepass")[:ROW_BYTES].ljust(ROW_BYTES, b"\0")
-        for layer in self._layers:
-            layer.write(self._position, row)
-        self._position += 1
-
-    def figures(self) -> MemoryFigures:
-        """Return the figures, counted from the buffers."""
-        bounded = {CachePolicy.RING: self.sinks + self._window, CachePolicy.AS_TRAINED: self._window}
-        window_tokens = bounded.get(self._policy, 0)
-        return MemoryFigures(
-            kv_held_bytes=sum(layer.num_held(self._position) * ROW_BYTES for layer in self._layers),
-            kv_allocated_bytes=sum(len(layer.rows) for layer in self._layers),
-            kv_full_bytes=len(self._layers) * self._position * ROW_BYTES,
-            position_tokens=self._position,
-            window_filled_tokens=min(self._position, window_tokens),
-            window_tokens=window_tokens,
-            weights_bytes=0,
-        )
-
-
-class _Layer:
-    """Rows of one layer: a ring of `num_slots` behind pinned sinks, or all rows if there is no limit."""
-
-    def __init__(self, num_slots: int | None, sinks: int) -> None:
-        self._num_slots = num_slots
-        self._sinks = sinks
-        self.rows = bytearray((num_slots or 0) * ROW_BYTES)
-
-    def write(self, position: int, row: bytes) -> None:
-        if self._num_slots is None:
-            self.rows += row
-            return
-        slot = position
-        if position >= self._sinks:
-            slot = self._sinks + (position - self._sinks) % (self._num_slots - self._sinks)
-        self.rows[slot * ROW_BYTES : (slot + 1) * ROW_BYTES] = row
-
-    def num_held(self, position: int) -> int:
-        return position if self._num_slots is None else min(position, self._num_slots)
-
-
 class _Pace:
     """Waits until the n-th token is due; `rate` None is never, 0 is for ever."""
 
@@ -327,47 +224,3 @@ def _num_written(messages: tuple[Message, ...]) -> int:
         return 0
     last = messages[-1]
     return len(last.token_ids) if last.token_ids is not None else len(_pieces_of(last))
-
-
-def _rate(value: str) -> float | None:
-    if value == "max":
-        return None
-    if (rate := float(value)) > 0:
-        return rate
-    raise ValueError('Give tokens a second above 0, or "max".')
-
-
-def _whole(value: str) -> int:
-    if (number := int(value)) >= 0:
-        return number
-    raise ValueError("Give a whole number of 0 or more.")
-
-
-def _one_of(*names: str) -> Callable[[str], str]:
-    def parse(value: str) -> str:
-        if value in names:
-            return value
-        raise ValueError(f"Choose from {', '.join(names)}.")
-
-    return parse
-
-
-def _script(value: str) -> tuple[str, ...]:
-    pieces = json.loads(value)
-    if isinstance(pieces, list) and pieces and all(isinstance(piece, str) for piece in pieces):
-        return tuple(pieces)
-    raise ValueError("Give a JSON list of texts, at least one.")
-
-
-_PARSERS: dict[str, Callable[[str], object]] = {
-    "text": _one_of("document", "prompt", "script"),
-    "script": _script,
-    "rate": _rate,
-    "prefill_rate": _rate,
-    "end_after": _whole,
-    "fail_at": _whole,
-    "fail_kind": _one_of("runtime", "memory", "abort", "kill"),
-    "stall_at": _whole,
-    "load_s": float,
-    "load_error": str,
-}

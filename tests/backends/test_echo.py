@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from backends import echo_text
 from backends.contract import Backend
-from backends.echo import ROW_BYTES, EchoBackend, EchoCache, EchoOptions, load
+from backends.echo import EchoBackend, load
+from backends.echo_cache import ROW_BYTES, EchoCache
+from backends.echo_options import EchoOptions
 from backends.errors import BadRequestError, ModelFileError
 from backends.events import Event, Finished, LoadProgress, PrefillProgress, TextChunk
 from backends.requests import CachePolicy, GenerationRequest, LoadRequest, Message, Sampling

@@ -1,0 +1,41 @@
+"""What is asked of a person's input before it goes anywhere, and what is made of it."""
+
+from __future__ import annotations
+
+from backends.errors import BadRequestError
+from backends.registry import BACKENDS
+from backends.requests import LoadRequest
+
+MAX_TITLE_CHARS = 60
+
+
+def require_words(text: str) -> None:
+    """Raise BadRequestError for a text that says nothing."""
+    if not text.strip():
+        raise BadRequestError("The message is empty.", "Type something first.")
+
+
+def require_loadable(request: LoadRequest) -> None:
+    """Raise BadRequestError for a request that no model could take."""
+    if request.backend not in BACKENDS:
+        raise BadRequestError(f"There is no backend {request.backend!r}.", f"Choose one of {', '.join(BACKENDS)}.")
+    if request.window < 1:
+        raise BadRequestError(f"A window of {request.window} tokens is below 1.", "Choose a window of 1 or more.")
+    if request.sinks is not None and request.sinks < 0:
+        raise BadRequestError(f"{request.sinks} sinks are below 0.", "Choose 0 or more.")
+    if request.backend != "echo" and not request.model.strip():
+        raise BadRequestError("No model is chosen.", "Choose a file, a folder or a demo model.")
+
+
+def title_from(text: str) -> str:
+    """Return the text's first words, at most 60 characters, as a title."""
+    title = " ".join(text.split())
+    if len(title) <= MAX_TITLE_CHARS:
+        return title
+    cut = title[:MAX_TITLE_CHARS]
+    return f"{cut.rpartition(' ')[0] or cut}…"
+
+
+def clean_text(text: str) -> str:
+    """Join surrogate pairs and replace lone halves: browsers can send them, UTF-8 and so the store cannot hold them."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
