@@ -51,7 +51,7 @@ def stream(tokenizer: TextTokenizer, prompt: Sequence[int], generated: Sequence[
 
 @each_kind
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_any_stream_is_the_text_of_the_whole_without_that_of_the_prompt(
     tokenizer: TextTokenizer, data: st.DataObject
 ) -> None:
@@ -73,7 +73,7 @@ def test_text_comes_back_whole_and_never_shows_half_a_character(tokenizer: TextT
 
 @each_lossless_kind
 @given(text=st.text(max_size=40))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_every_text_survives_tokens_and_back(tokenizer: TextTokenizer, text: str) -> None:
     text = text.replace("▁", "_")  # how SentencePiece spells a space: such text comes back as spaces
     ids = tokenizer.encode(text)

@@ -77,7 +77,7 @@ def test_no_bos_is_made_up_for_a_model_that_does_not_want_one() -> None:
 )
 @pytest.mark.parametrize("tokenizer", [BYTES, LLAMA, GEMMA], ids=["byte-level", "llama", "gemma"])
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_stopped_reply_goes_on_from_the_very_ids_it_stopped_at(
     source: str | None, tokenizer: TextTokenizer, data: st.DataObject
 ) -> None:
