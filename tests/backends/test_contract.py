@@ -78,10 +78,14 @@ def load_request(request: pytest.FixtureRequest) -> LoadRequest:
 
 
 @pytest.fixture(scope="module")
-def backend(load_request: LoadRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+def backend(
+    load_request: LoadRequest, conversions: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Backend]:
+    home = tmp_path_factory.mktemp("home")
+    (home / "cache").symlink_to(conversions)
     steps: list[LoadProgress] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RINGSIDE_HOME", str(tmp_path_factory.mktemp("home")))  # loaded before the test's own home is set
+        patch.setenv("RINGSIDE_HOME", str(home))  # loading comes before the test's own home
         loaded = registry.load(load_request, steps.append)
     assert steps, "loading reports what it does"
     yield loaded

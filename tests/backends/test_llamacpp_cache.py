@@ -96,6 +96,29 @@ def test_any_split_into_batches_gives_the_same_logits_before_and_after_room_is_m
         np.testing.assert_allclose(fed.fresh(tokens, sizes), one_by_one, atol=TOLERANCE)
 
 
+HEARING = {
+    "a full layer": {"architecture": "llama", "num_layers": 1},
+    "a full layer beside a sliding one": {"sliding_pattern": 2, "num_layers": 2, "deaf_layers": (0,)},
+    "a sliding layer beside a full one": {"sliding_pattern": 2, "num_layers": 2, "deaf_layers": (1,)},
+}
+
+
+@pytest.mark.parametrize("shape", HEARING.values(), ids=HEARING.keys())
+@pytest.mark.parametrize("num_tokens", [513, 700, 1_600])
+def test_once_room_was_made_a_layer_sees_the_kept_tokens_at_the_positions_they_have_in_the_cache(
+    make_fed: MakeFed, shape: dict[str, object], num_tokens: int
+) -> None:
+    """With one layer that hears, keys depend on token and position only: the kept tokens alone must give the same."""
+    fed = make_fed(**shape)
+    logits = fed.fresh(TOKENS[:num_tokens])
+    kept = [*TOKENS[:4], *TOKENS[num_tokens - fed.sequence.num_cells + 4 : num_tokens]]
+    assert len(kept) < num_tokens
+    np.testing.assert_allclose(logits, fed.fresh(kept), atol=0.02)
+    if shape["num_layers"] == 1:
+        latest_only = TOKENS[num_tokens - len(kept) : num_tokens]
+        assert np.abs(fed.fresh(latest_only) - logits).max() > 0.1, "sinks make no difference: nothing was tested"
+
+
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 @pytest.mark.parametrize("num_before", [400, 1_000])
 def test_a_prompt_that_shares_any_beginning_is_answered_as_by_a_fresh_context(

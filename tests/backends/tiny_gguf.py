@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import gguf
@@ -21,6 +22,7 @@ def write_tiny_gguf(
     num_layers: int = 4,
     context_tokens: int = 4096,
     fill: float | None = None,
+    deaf_layers: Sequence[int] = (),
 ) -> Path:
     """Write a model of one token a byte.
 
@@ -28,6 +30,7 @@ def write_tiny_gguf(
         architecture: "gemma3" or "llama".
         sliding_window: written for gemma3 only.
         sliding_pattern: every n-th layer is full; 0 slides them all; None leaves it to llama.cpp (6 for gemma3).
+        deaf_layers: whose attention has no effect, so that what later layers cache depends on the token alone.
         fill: value of every weight of the last layer's feed-forward block instead of random ones.
     """
     writer = gguf.GGUFWriter(path, architecture)
@@ -47,7 +50,7 @@ def write_tiny_gguf(
         if sliding_pattern is not None:
             writer.add_uint32("gemma3.attention.sliding_window_pattern", sliding_pattern)
     _add_vocabulary(writer)
-    for name, tensor in _tensors(architecture, num_layers, fill).items():
+    for name, tensor in _tensors(architecture, num_layers, fill, deaf_layers).items():
         writer.add_tensor(name, tensor)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -69,7 +72,9 @@ def _add_vocabulary(writer: gguf.GGUFWriter) -> None:
     writer.add_add_space_prefix(False)
 
 
-def _tensors(architecture: str, num_layers: int, fill: float | None) -> dict[str, npt.NDArray[np.float32]]:
+def _tensors(
+    architecture: str, num_layers: int, fill: float | None, deaf_layers: Sequence[int]
+) -> dict[str, npt.NDArray[np.float32]]:
     random = np.random.default_rng(0)
 
     def matrix(rows: int, columns: int) -> npt.NDArray[np.float32]:
@@ -90,9 +95,11 @@ def _tensors(architecture: str, num_layers: int, fill: float | None) -> dict[str
             "ffn_down": matrix(HIDDEN, MLP),
         }
         if architecture == "gemma3":
-            head_norm = np.ones(HEAD_DIM, np.float32)
+            head_norm = np.full(HEAD_DIM, 2.0, np.float32)  # scores of some weight: attention that is not just a mean
             block |= {"attn_q_norm": head_norm, "attn_k_norm": head_norm}
             block |= {"post_attention_norm": norm, "post_ffw_norm": norm}
+        if layer in deaf_layers:
+            block["attn_output"] = np.zeros((HIDDEN, HEADS * HEAD_DIM), np.float32)
         if fill is not None and layer == num_layers - 1:
             block["ffn_down"] = np.full((HIDDEN, MLP), fill, np.float32)
         tensors |= {f"blk.{layer}.{name}.weight": tensor for name, tensor in block.items()}
