@@ -52,6 +52,7 @@ class Decoder(nn.Module):
         distinct = tuple(dict.fromkeys(config.layers))
         self._turners = tuple(_Turner(config, layer) for layer in distinct)
         self._turner_of_layer = tuple(distinct.index(layer) for layer in config.layers)
+        self._has_longrope = any(layer.rope is not None and layer.rope.kind == "longrope" for layer in distinct)
 
     @torch.inference_mode()
     def forward(self, tokens_BT: Tensor, cache: KVCache, logits: Logits = "last") -> Tensor:
@@ -91,9 +92,37 @@ class Decoder(nn.Module):
         """
         return self._logits(self._call(tokens_B.unsqueeze(1), cache, static)).squeeze(1)
 
+    def must_start_over(self, cache: KVCache, num_tokens: int) -> bool:
+        """Whether `num_tokens` more tokens take the text past the length at which longrope changes its frequencies.
+
+        What the cache holds is then of no use: reset it with the `planned_length` and feed the whole text again.
+        """
+        return max(cache.lengths) > 0 and self._frequencies(cache, num_tokens) != self._frequencies(cache, 0)
+
+    def _frequencies(self, cache: KVCache, num_tokens: int) -> tuple[bool, ...]:
+        """Which list of frequencies each longrope layer takes in a call of that many tokens."""
+        if not self._has_longrope:
+            return ()
+        length = cache.frequency_length(num_tokens)
+        pairs = zip(self._turner_of_layer, cache.layers, strict=True)
+        return tuple(self._turners[turner].takes_long(cache, layer.kind, length) for turner, layer in pairs)
+
+    def _check_frequencies(self, cache: KVCache, num_tokens: int) -> None:
+        if self.must_start_over(cache, num_tokens):
+            raise ValueError("longrope changes its frequencies at this length; reset the cache and feed the text again")
+        frequencies = self._frequencies(cache, num_tokens)
+        if frequencies != cache.frequencies:  # a captured graph knows the old ones
+            cache.frequencies, cache.generation = frequencies, cache.generation + 1
+
+    def can_be_captured(self, cache: KVCache) -> bool:
+        """Whether a decode step is the same at every position; false where frequencies follow the length (dynamic)."""
+        pairs = zip(self._turner_of_layer, cache.layers, strict=True)
+        return not any(self._turners[turner].drifts(cache, layer.kind) for turner, layer in pairs)
+
     def _call(self, tokens_BT: Tensor, cache: KVCache, static: bool = False) -> Tensor:
         """Run every layer; hidden states [B, T, E] before the last norm."""
         num_tokens = tokens_BT.shape[1]
+        self._check_frequencies(cache, num_tokens)
         hidden_BTE: Tensor = self.embed(tokens_BT)
         if self.config.embedding_scale != 1.0:  # rounded to the dtype first, as the models were trained
             hidden_BTE = hidden_BTE * torch.tensor(self.config.embedding_scale, dtype=hidden_BTE.dtype).item()
@@ -177,22 +206,43 @@ class _Turner:
     """Makes the `Turn` of one kind of layer for each call."""
 
     def __init__(self, config: ModelConfig, layer: LayerConfig) -> None:
+        self._rope = layer.rope
         self._rotary = None if layer.rope is None else Rotary(layer.rope)
         self._is_full = layer.trained_window is None
         self._scale_beta, self._scale_tokens = config.query_scale_beta, config.query_scale_tokens
 
     def turn(self, cache: KVCache, plan: Plan, kind: int, indices_BT: Tensor, dtype: torch.dtype) -> Turn:
         """Rotations for tokens with these indices, and once more for the sinks where `plan` sets them apart."""
-        first, length = cache.first_position, cache.frequency_length(indices_BT.shape[1])
-        own, sinks = None, None
+        own, sinks, first = None, None, cache.first_position
         if self._rotary is not None:
+            length = self._seen_length(cache, kind, cache.frequency_length(indices_BT.shape[1]))
             own = self._rotary.at(indices_BT + first, dtype, length)
             if plan.sink_queries_BT is not None:
                 sinks = self._rotary.at(plan.sink_queries_BT + first, dtype, length)
-        slots = cache.kinds[kind].slots
-        if self._is_full and slots is not None:  # distances end there, so a scale by position must as well
-            indices_BT = indices_BT.clamp(max=slots - 1)
-        return Turn(own, sinks, self._query_scale(indices_BT + first, dtype))
+        end = self._end(cache, kind)
+        seen_BT = indices_BT if end is None else indices_BT.clamp(max=end - 1)
+        return Turn(own, sinks, self._query_scale(seen_BT + first, dtype))
+
+    def takes_long(self, cache: KVCache, kind: int, length: int) -> bool:
+        """Whether longrope takes its long list for a text of that length."""
+        if self._rope is None or self._rope.kind != "longrope":
+            return False
+        return self._seen_length(cache, kind, length) > (self._rope.original_context_tokens or 0)
+
+    def drifts(self, cache: KVCache, kind: int) -> bool:
+        """Whether frequencies may change with every token."""
+        if self._rope is None or self._rope.kind != "dynamic":
+            return False
+        end = self._end(cache, kind)
+        return end is None or end > (self._rope.original_context_tokens or 0)
+
+    def _end(self, cache: KVCache, kind: int) -> int | None:
+        """Length at which a text ends for a bounded full layer, whose keys stand at in-cache positions."""
+        return cache.kinds[kind].slots if self._is_full else None
+
+    def _seen_length(self, cache: KVCache, kind: int, length: int) -> int:
+        end = self._end(cache, kind)
+        return length if end is None else min(length, end)
 
     def _query_scale(self, positions_BT: Tensor, dtype: torch.dtype) -> Tensor | None:
         if self._scale_beta == 0.0:

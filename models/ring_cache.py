@@ -104,11 +104,13 @@ class CacheSnapshot:
     Attributes:
         lengths: tokens fed, one a row.
         first_position: of the first of them.
+        planned_length: as of the cache.
         layers: keys and values of every slot then filled, one pair a layer.
     """
 
     lengths: tuple[int, ...]
     first_position: int
+    planned_length: int
     layers: tuple[tuple[Tensor, Tensor], ...]
 
     @property
@@ -136,7 +138,9 @@ class KVCache:
         layers: storage, in the model's order.
         lengths: tokens fed, one a row.
         lengths_B: the same on the device, at an address that stays, for captured graphs.
-        generation: counts the times storage moved (growing layers only); a captured graph is valid for one.
+        generation: counts the times storage moved (growing layers) or frequencies changed (longrope); a captured graph
+            is valid for one.
+        frequencies: which list of frequencies each longrope layer took last; the decoder's to write.
 
     Raises:
         ValueError: a window below 1, negative sinks, or no rows.
@@ -165,6 +169,7 @@ class KVCache:
         self.first_position = first_position
         self.planned_length = planned_length
         self.generation = 0
+        self.frequencies: tuple[bool, ...] = ()
         self._group = config.num_heads // config.num_kv_heads
         self._fill = fill
 
@@ -258,7 +263,7 @@ class KVCache:
             (_copy(layer.keys_BHSD[rows, :, slots], device), _copy(layer.values_BHSD[rows, :, slots], device))
             for layer in self.layers
         )
-        return CacheSnapshot(lengths, self.first_position, layers)
+        return CacheSnapshot(lengths, self.first_position, self.planned_length, layers)
 
     @torch.inference_mode()
     def restore(self, snapshot: CacheSnapshot) -> None:
@@ -271,6 +276,7 @@ class KVCache:
             raise ValueError(f"snapshot of {len(snapshot.lengths)} rows does not fit a cache of {len(self.lengths)}")
         self.reserve(max(snapshot.lengths))
         self._set_lengths(list(snapshot.lengths), snapshot.first_position)
+        self.planned_length = snapshot.planned_length
         for layer, (keys_BHSD, values_BHSD) in zip(self.layers, snapshot.layers, strict=True):
             layer.load(keys_BHSD, values_BHSD, self._fill, slice(None))
 

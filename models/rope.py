@@ -156,23 +156,29 @@ class Rotary:
     def __init__(self, rope: RopeConfig) -> None:
         self._rope = rope
         self._factor = attention_factor(rope)
-        self._length = 0
-        self._signed_R = _signed(rope, 0)
+        self._signed_R: dict[tuple[bool, torch.device], Tensor] = {}
 
     def at(self, positions_BT: Tensor, dtype: torch.dtype, length_tokens: int = 0) -> Rotation:
         """Rotation for int64 positions, computed on their device in float64 and cast last.
 
         `length_tokens` is that of the whole sequence, for the kinds whose frequencies depend on it.
         """
-        if length_tokens != self._length and self._rope.kind in ("dynamic", "longrope"):
-            self._length, self._signed_R = length_tokens, _signed(self._rope, length_tokens)
-        if self._signed_R.device != positions_BT.device:
-            self._signed_R = self._signed_R.to(positions_BT.device)
-        angles_B1TR = (positions_BT.unsqueeze(-1) * self._signed_R).unsqueeze(1)
+        signed_R = self._signed(length_tokens, positions_BT.device)
+        angles_B1TR = (positions_BT.unsqueeze(-1) * signed_R).unsqueeze(1)
         cosine, sine = angles_B1TR.cos(), angles_B1TR.sin()
         if self._factor != 1.0:
             cosine, sine = cosine * self._factor, sine * self._factor
         return Rotation(cosine.to(dtype), sine.to(dtype), self._rope.layout)
+
+    def _signed(self, length_tokens: int, device: torch.device) -> Tensor:
+        """Signed frequencies [R]; those that a captured graph may read stay where they are."""
+        if self._rope.kind == "dynamic":  # other frequencies with every token: never captured, so nothing to keep
+            return _signed(self._rope, length_tokens).to(device)
+        is_long = self._rope.kind == "longrope" and length_tokens > _original_context(self._rope)
+        key = (is_long, device)
+        if key not in self._signed_R:
+            self._signed_R[key] = _signed(self._rope, length_tokens).to(device)
+        return self._signed_R[key]
 
 
 def _signed(rope: RopeConfig, length_tokens: int) -> Tensor:

@@ -17,6 +17,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.utils.logging import disable_progress_bar
 
 from models.config import ModelConfig
 from models.decoder import Decoder
@@ -110,7 +111,14 @@ class TinyModel:
 
 @cache
 def tiny_model(family: str, **overrides: Any) -> TinyModel:
-    """Build one; `overrides` are config values (tuples for lists)."""
+    """One of `FAMILIES`, made once; `overrides` are config values, tuples for lists. Do not change it."""
+    return build(
+        family, **{key: list(value) if isinstance(value, tuple) else value for key, value in overrides.items()}
+    )
+
+
+def build(family: str, **overrides: Any) -> TinyModel:
+    """Make one of `FAMILIES` with other config values."""
     torch.manual_seed(0)
     values = {
         "vocab_size": VOCAB_SIZE,
@@ -127,17 +135,23 @@ def tiny_model(family: str, **overrides: Any) -> TinyModel:
         "bos_token_id": 1,
         "eos_token_id": 2,
         **FAMILIES[family],
-        **{key: list(value) if isinstance(value, tuple) else value for key, value in overrides.items()},
+        **overrides,
     }
     stock = AutoModelForCausalLM.from_config(
         AutoConfig.for_model(family, **values), attn_implementation="eager", experts_implementation="eager"
     )
     randomise(stock)
     with TemporaryDirectory() as folder:
-        stock.save_pretrained(folder)
-        tensors = load_file(Path(folder) / "model.safetensors")
+        tensors = save_folder(stock, Path(folder))
     config = parse_hf_config(stock.config.to_dict())
     return TinyModel(stock.eval(), decoder_of(config, tensors))
+
+
+def save_folder(stock: Any, folder: Path) -> dict[str, Tensor]:
+    """Save as people get models: config.json and safetensors; return the tensors as they are named there."""
+    disable_progress_bar()
+    stock.save_pretrained(folder)
+    return load_file(folder / "model.safetensors")
 
 
 def randomise(stock: Any) -> None:
