@@ -118,7 +118,7 @@ def _describe(
         num_sliding_layers=trained.num_sliding,
         num_full_layers=trained.num_full,
         trained_window=trained.window,
-        window=max(request.window, model.sliding_window),
+        window=_window_in_force(facts, request),
         sinks=sinks,
         context_tokens=model.trained_context or None,
         vocab_size=model.vocab_size,
@@ -127,6 +127,13 @@ def _describe(
         has_chat_template=has_chat_template,
         notices=notices(facts, request, plan, sinks),
     )
+
+
+def _window_in_force(facts: Facts, request: LoadRequest) -> int:
+    """Return W of bounded full layers, or where there are none, the window that llama.cpp gives sliding layers."""
+    if request.policy is CachePolicy.RING and facts.num_full_layers:
+        return max(request.window, facts.sliding_window)
+    return facts.sliding_window or request.window
 
 
 @dataclass(frozen=True)

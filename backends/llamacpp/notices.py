@@ -51,9 +51,7 @@ def _about_attention(facts: Facts, request: LoadRequest, plan: ContextPlan, sink
         )
     elif not facts.sliding_window:
         yield f"No layer slides: llama.cpp runs {facts.architecture} models with full attention."
-    if request.policy is not CachePolicy.RING:
-        return
-    if facts.num_full_layers:
+    if request.policy is CachePolicy.RING and facts.num_full_layers:
         least = plan.num_cells - plan.discard_tokens(sinks)
         yield (
             f"Layers trained with full attention ({facts.num_full_layers}) see only the first {sinks:,} tokens and the "
@@ -64,8 +62,8 @@ def _about_attention(facts: Facts, request: LoadRequest, plan: ContextPlan, sink
             f"The window of {request.window:,} is below the {facts.sliding_window:,} tokens the sliding layers were "
             f"trained with; llama.cpp keeps {facts.sliding_window:,}."
         )
-    elif facts.sliding_window and request.window > facts.sliding_window and facts.num_full_layers:
-        yield f"Sliding layers keep their trained window of {facts.sliding_window:,}; the wider one serves the others."
+    elif 0 < facts.sliding_window < request.window:
+        yield f"Sliding layers keep the window of {facts.sliding_window:,} tokens that they were trained with."
 
 
 def _about_the_end_of_the_context(facts: Facts, request: LoadRequest, plan: ContextPlan) -> Iterator[str]:

@@ -115,8 +115,9 @@ class Sampler:
         # A sampler may answer with an array of its own, so the result is read where the library points.
         address = ctypes.addressof(kept.data.contents)
         buffer = (lib.llama_token_data * kept.size).from_address(address)
-        candidates = np.sort(np.frombuffer(buffer, dtype=_CANDIDATE), order="id")
-        return candidates["id"], candidates["logit"]
+        candidates = np.frombuffer(buffer, dtype=_CANDIDATE)
+        order = candidates["id"].argsort()
+        return candidates["id"][order], candidates["logit"][order]
 
 
 def _filter_chain(sampling: Sampling) -> Any:

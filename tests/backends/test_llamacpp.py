@@ -151,7 +151,7 @@ def test_windows_other_than_the_trained_one_are_explained(load_model: Load, gemm
     assert any("window of 128 is below the 512" in notice for notice in narrow.notices)
     wide = load_model(gemma_path, window=1_024).info
     assert wide.window == 1_024
-    assert any("keep their trained window of 512" in notice for notice in wide.notices)
+    assert any("keep the window of 512" in notice for notice in wide.notices)
     assert any("no chat template" in notice for notice in wide.notices)
     assert not any("below" in notice for notice in wide.notices)
 
