@@ -15,6 +15,7 @@ from backends.llamacpp.memory import ThrottledMeasure, device_bytes
 from backends.llamacpp.plan import ContextPlan, plan_context
 from backends.llamacpp.prompting import Prompts
 from backends.llamacpp.reply import Reply
+from backends.llamacpp.scoring import token_losses
 from backends.llamacpp.sequence import TokenSequence
 from backends.requests import CachePolicy, GenerationRequest, LoadRequest, Message
 
@@ -87,6 +88,10 @@ class LlamaCppBackend:
                 yield TextChunk(rest, ())
             self._held_bytes.value(fresh=True)
             yield Finished(reply.end_reason or reason, reply.seed, len(prompt), reply.num_tokens)
+
+    def token_losses(self, text: str, cancelled: Cancelled) -> Iterator[float]:
+        """See `backends.contract.ScoresText`; what was in the cache is forgotten."""
+        return token_losses(self._context, self._sequence, self._prompts.plain_ids(text), cancelled)
 
     def _prompt(self, messages: Sequence[Message]) -> list[int]:
         """Return the prompt's ids, and make sure that the context holds what they pin."""

@@ -27,6 +27,12 @@ class Prompts:
         model = self._model
         return build_prompt(messages, self._template, model.encode, model.bos_id, model.adds_bos)
 
+    def plain_ids(self, text: str) -> list[int]:
+        """Return a text as it stands, with the token that begins one where the model has it and no template."""
+        model = self._model
+        begin = [model.bos_id] if model.adds_bos and model.bos_id is not None else []
+        return begin + model.encode(text)
+
     def num_pinned(self, messages: Sequence[Message]) -> int:
         """Return how many leading tokens the system prompt takes, what the template puts around it included.
 

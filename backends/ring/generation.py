@@ -14,6 +14,7 @@ from backends.requests import GenerationRequest, LoadRequest, Sampling
 from backends.ring import memory
 from backends.ring.prompting import Prompts
 from backends.ring.reply import Reply
+from backends.ring.scoring import token_losses
 from backends.ring.sequence import CachedText
 from models.config import ModelConfig
 from models.decoder import Decoder
@@ -94,6 +95,12 @@ class RingBackend:
                 raise
         if failure is not None:  # raised out here, so that it holds none of the frames that hold the cache
             raise failure
+
+    def token_losses(self, text: str, cancelled: Cancelled) -> Iterator[float]:
+        """See `backends.contract.ScoresText`; what was in the cache is forgotten."""
+        self._drop_cache()
+        yield from token_losses(self._model, self._open_text().cache, self._prompts.plain_ids(text), cancelled)
+        self._drop_cache()
 
     def _reply(self, request: GenerationRequest, prompt: list[int], cancelled: Cancelled) -> Iterator[Event]:
         text = self._open_text()

@@ -41,6 +41,12 @@ class Prompts:
             )
         return prompt
 
+    def plain_ids(self, text: str) -> list[int]:
+        """Return a text as it stands, with the token that begins one where the model has it and no template."""
+        tokenizer = self.tokenizer
+        begin = [tokenizer.bos_id] if tokenizer.adds_bos and tokenizer.bos_id is not None else []
+        return begin + tokenizer.encode(text)
+
     def num_pinned(self, messages: Sequence[Message]) -> int:
         """Return how many leading tokens the system prompt takes, what the template puts around it included.
 
