@@ -26,13 +26,14 @@ cancelled: a person stopped it. cut: the application or machine went down in the
 
 @dataclass(frozen=True)
 class Chat:
-    """A chat's row in the list. Times are seconds since 1970, UTC."""
+    """A chat's row in the list. Times are seconds since 1970, UTC; `folder` is a name, empty for none."""
 
     id: int
     title: str
     pinned: bool
     created_at_s: float
     updated_at_s: float
+    folder: str = ""
 
 
 @dataclass(frozen=True)
@@ -97,13 +98,13 @@ class Store:
 
     def chats(self, query: str = "") -> list[Chat]:
         """Return chats whose title contains the query, in any case; pinned first, then the newest."""
-        sql = """SELECT id, title, pinned, created_at_s, updated_at_s FROM chats
+        sql = f"""{_SELECT_CHAT}
                  WHERE instr(casefold(title), casefold(?)) ORDER BY pinned DESC, updated_at_s DESC, id DESC"""
         return [_chat(row) for row in self._read(sql, query)]
 
     def chat(self, chat_id: int) -> Chat:
         """Return a chat. Raises BadRequestError if there is none."""
-        rows = self._read("SELECT id, title, pinned, created_at_s, updated_at_s FROM chats WHERE id = ?", chat_id)
+        rows = self._read(f"{_SELECT_CHAT} WHERE id = ?", chat_id)
         if not rows:
             raise BadRequestError("This chat is no longer there.", "It was deleted; choose another or start a new one.")
         return _chat(rows[0])
@@ -125,6 +126,10 @@ class Store:
     def pin_chat(self, chat_id: int, pinned: bool) -> None:
         """Pin or unpin a chat."""
         self._write("UPDATE chats SET pinned = ? WHERE id = ?", int(pinned), chat_id)
+
+    def file_chat(self, chat_id: int, folder: str) -> None:
+        """Put a chat into a folder; an empty name takes it out."""
+        self._write("UPDATE chats SET folder = ? WHERE id = ?", folder, chat_id)
 
     def delete_chat(self, chat_id: int) -> None:
         """Delete a chat and all that belongs to it; none is fine."""
@@ -298,13 +303,14 @@ class Store:
                 raise store_error(self.path, error) from error
 
 
+_SELECT_CHAT = "SELECT id, title, pinned, created_at_s, updated_at_s, folder FROM chats"
 _SELECT_MESSAGE = """SELECT id, chat_id, role, text, token_ids, status, created_at_s, finish_reason, error, seed,
                             model_name, backend FROM messages"""
 
 
 def _chat(row: tuple[Any, ...]) -> Chat:
-    chat_id, title, pinned, created_at_s, updated_at_s = row
-    return Chat(chat_id, title, bool(pinned), created_at_s, updated_at_s)
+    chat_id, title, pinned, created_at_s, updated_at_s, folder = row
+    return Chat(chat_id, title, bool(pinned), created_at_s, updated_at_s, folder)
 
 
 def _row_id(cursor: sqlite3.Cursor) -> int:

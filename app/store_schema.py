@@ -40,5 +40,30 @@ MIGRATIONS = (
     );
     CREATE TABLE kept (name TEXT PRIMARY KEY, value TEXT NOT NULL);
     """,
+    """
+    ALTER TABLE chats ADD COLUMN folder TEXT NOT NULL DEFAULT '';
+    CREATE TABLE passages (
+        id INTEGER PRIMARY KEY,
+        message_id INTEGER NOT NULL REFERENCES messages (id) ON DELETE CASCADE,
+        start INTEGER NOT NULL
+    );
+    CREATE INDEX passages_of_message ON passages (message_id, start);
+    CREATE VIRTUAL TABLE passage_words USING fts5(text, tokenize = 'unicode61 remove_diacritics 2');
+    CREATE TRIGGER passage_removed AFTER DELETE ON passages BEGIN
+        DELETE FROM passage_words WHERE rowid = old.id;
+    END;
+    CREATE TABLE unindexed (message_id INTEGER PRIMARY KEY REFERENCES messages (id) ON DELETE CASCADE);
+    INSERT INTO unindexed SELECT id FROM messages;
+    CREATE TRIGGER message_added AFTER INSERT ON messages BEGIN
+        INSERT OR IGNORE INTO unindexed VALUES (new.id);
+    END;
+    CREATE TRIGGER message_changed AFTER UPDATE OF text ON messages WHEN new.text <> old.text BEGIN
+        DELETE FROM passages WHERE message_id = new.id
+            AND substr(new.text, 1, length(old.text)) <> old.text;
+        INSERT OR IGNORE INTO unindexed VALUES (new.id);
+    END;
+    """,
 )
-"""Seeds are text because SQLite's integers end at 2**63 - 1. A reply that was replaced is set aside, not deleted."""
+"""Seeds are text because SQLite's integers end at 2**63 - 1. A reply that was replaced is set aside, not deleted.
+What is searched are passages, see `app.search_index`: a message that grew is indexed from its last passage on, one
+that was changed otherwise from its start."""
