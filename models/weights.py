@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +23,7 @@ from models.config import ModelConfig
 from models.decoder import Decoder
 from models.file_embedding import FileEmbedding
 from models.gguf_weights import gguf_tensors
-from models.linear import Int8Linear, PackedRows, pack_rows, quantize_rows, quiet_packing
+from models.linear import ActivationCoder, Int8Linear, PackedRows, pack_rows, quantize_rows, quiet_packing
 from models.model_files import ModelFiles
 from models.precision import WeightPrecision
 from models.safetensors_weights import safetensors_tensors
@@ -105,7 +106,7 @@ def load_decoder(
     """
     sources = find_sources(files, config)
     with torch.device("meta"):
-        linear = Int8Linear if precision.is_int8 else nn.Linear
+        linear = partial(Int8Linear, coder=ActivationCoder()) if precision.is_int8 else nn.Linear
         has_own_head = "head.weight" in sources
         # An int8 head is packed for multiplying, so a tied one is a copy and the embedding stays in the file.
         decoder = Decoder(config, linear, own_head=has_own_head or precision.is_int8)
