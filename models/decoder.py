@@ -97,7 +97,7 @@ class Decoder(nn.Module):
 
         What the cache holds is then of no use: reset it with the `planned_length` and feed the whole text again.
         """
-        return max(cache.lengths) > 0 and self._frequencies(cache, num_tokens) != self._frequencies(cache, 0)
+        return max(cache.lengths) > 0 and self._frequencies(cache, num_tokens) != cache.frequencies
 
     def _frequencies(self, cache: KVCache, num_tokens: int) -> tuple[bool, ...]:
         """Which list of frequencies each longrope layer takes in a call of that many tokens."""
@@ -110,9 +110,7 @@ class Decoder(nn.Module):
     def _check_frequencies(self, cache: KVCache, num_tokens: int) -> None:
         if self.must_start_over(cache, num_tokens):
             raise ValueError("longrope changes its frequencies at this length; reset the cache and feed the text again")
-        frequencies = self._frequencies(cache, num_tokens)
-        if frequencies != cache.frequencies:  # a captured graph knows the old ones
-            cache.frequencies, cache.generation = frequencies, cache.generation + 1
+        cache.use_frequencies(self._frequencies(cache, num_tokens))
 
     def can_be_captured(self, cache: KVCache) -> bool:
         """Whether a decode step is the same at every position; false where frequencies follow the length (dynamic)."""

@@ -104,14 +104,14 @@ class CacheSnapshot:
     Attributes:
         lengths: tokens fed, one a row.
         first_position: of the first of them.
-        planned_length: as of the cache.
         layers: keys and values of every slot then filled, one pair a layer.
+        frequencies: as of the cache; None for those it has.
     """
 
     lengths: tuple[int, ...]
     first_position: int
-    planned_length: int
     layers: tuple[tuple[Tensor, Tensor], ...]
+    frequencies: tuple[bool, ...] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -140,7 +140,7 @@ class KVCache:
         lengths_B: the same on the device, at an address that stays, for captured graphs.
         generation: counts the times storage moved (growing layers) or frequencies changed (longrope); a captured graph
             is valid for one.
-        frequencies: which list of frequencies each longrope layer took last; the decoder's to write.
+        frequencies: which list of frequencies each longrope layer took for the keys it holds.
 
     Raises:
         ValueError: a window below 1, negative sinks, or no rows.
@@ -230,6 +230,11 @@ class KVCache:
         """Length of the text that rotary frequencies are for, in a call of `num_tokens` tokens a row."""
         return self.first_position + max(self.planned_length, max(self.lengths) + num_tokens)
 
+    def use_frequencies(self, frequencies: tuple[bool, ...]) -> None:
+        """Note what the keys from here on are turned by; the decoder calls it."""
+        if frequencies != self.frequencies:  # a captured graph knows the old ones
+            self.frequencies, self.generation = frequencies, self.generation + 1
+
     def advance(self, num_tokens: int, static: bool = False) -> None:
         """Count tokens as fed; the decoder calls it. `static` counts on the device alone, as a captured graph does."""
         self.lengths_B += num_tokens
@@ -263,7 +268,7 @@ class KVCache:
             (_copy(layer.keys_BHSD[rows, :, slots], device), _copy(layer.values_BHSD[rows, :, slots], device))
             for layer in self.layers
         )
-        return CacheSnapshot(lengths, self.first_position, self.planned_length, layers)
+        return CacheSnapshot(lengths, self.first_position, layers, self.frequencies)
 
     @torch.inference_mode()
     def restore(self, snapshot: CacheSnapshot) -> None:
@@ -276,7 +281,8 @@ class KVCache:
             raise ValueError(f"snapshot of {len(snapshot.lengths)} rows does not fit a cache of {len(self.lengths)}")
         self.reserve(max(snapshot.lengths))
         self._set_lengths(list(snapshot.lengths), snapshot.first_position)
-        self.planned_length = snapshot.planned_length
+        self.planned_length = 0
+        self.use_frequencies(self.frequencies if snapshot.frequencies is None else snapshot.frequencies)
         for layer, (keys_BHSD, values_BHSD) in zip(self.layers, snapshot.layers, strict=True):
             layer.load(keys_BHSD, values_BHSD, self._fill, slice(None))
 
