@@ -14,7 +14,7 @@ from typing_extensions import assert_never
 from models.config import Activation, ModelConfig, MoeConfig
 from models.feed_forward import activate
 
-_GATHERED_PAIRS = 16  # token-expert pairs whose weights are worth copying together, to spare the host a look at them
+_DEVICE_CHOSEN_PAIRS = 64  # token-expert pairs up to which a GPU looks experts up itself: every decode step
 
 
 class ExpertLinear(nn.Module):
@@ -25,14 +25,14 @@ class ExpertLinear(nn.Module):
         self.weight = nn.Parameter(torch.empty(num_experts, out_features, in_features))
         self.bias = nn.Parameter(torch.empty(num_experts, out_features)) if bias else None
 
-    def one(self, expert: int, inputs_NI: Tensor) -> Tensor:
-        """Send tokens through one expert; nothing is copied."""
-        return F.linear(inputs_NI, self.weight[expert], None if self.bias is None else self.bias[expert])
-
-    def each(self, experts_N: Tensor, inputs_NI: Tensor) -> Tensor:
-        """Send every token through its own expert, without the host knowing which."""
-        outputs_NO = (self.weight[experts_N] @ inputs_NI.unsqueeze(-1)).squeeze(-1)
-        return outputs_NO if self.bias is None else outputs_NO + self.bias[experts_N]
+    def forward(self, inputs_NI: Tensor, expert: int | Tensor) -> Tensor:
+        """Send tokens through one expert, given as a number or, where only the device knows it, as a tensor [1]."""
+        if isinstance(expert, int):
+            weight_OI, bias_O = self.weight[expert], None if self.bias is None else self.bias[expert]
+        else:  # a copy, but of one expert at a time
+            weight_OI = self.weight.index_select(0, expert)[0]
+            bias_O = None if self.bias is None else self.bias.index_select(0, expert)[0]
+        return F.linear(inputs_NI, weight_OI, bias_O)
 
 
 class MixtureOfExperts(nn.Module):
@@ -55,10 +55,10 @@ class MixtureOfExperts(nn.Module):
     def forward(self, hidden_BTE: Tensor) -> Tensor:
         hidden_NE = hidden_BTE.flatten(0, 1)
         weights_NA, experts_NA = self._route(hidden_NE)
-        if hidden_NE.device.type != "cpu" and experts_NA.numel() <= _GATHERED_PAIRS:
-            mixed_NE = self._gathered(hidden_NE, weights_NA, experts_NA)
+        if hidden_NE.device.type != "cpu" and experts_NA.numel() <= _DEVICE_CHOSEN_PAIRS:
+            mixed_NE = self._pair_by_pair(hidden_NE, weights_NA, experts_NA)
         else:
-            mixed_NE = self._one_by_one(hidden_NE, weights_NA, experts_NA)
+            mixed_NE = self._expert_by_expert(hidden_NE, weights_NA, experts_NA)
         return mixed_NE.view_as(hidden_BTE)
 
     def _route(self, hidden_NE: Tensor) -> tuple[Tensor, Tensor]:
@@ -76,24 +76,27 @@ class MixtureOfExperts(nn.Module):
                 assert_never(moe.kind)
         return weights_NA.to(hidden_NE.dtype), experts_NA
 
-    def _one_by_one(self, hidden_NE: Tensor, weights_NA: Tensor, experts_NA: Tensor) -> Tensor:
+    def _expert_by_expert(self, hidden_NE: Tensor, weights_NA: Tensor, experts_NA: Tensor) -> Tensor:
         """Visit every expert that is needed, with all its tokens at once."""
         mixed_NE = torch.zeros_like(hidden_NE)
         for expert in torch.unique(experts_NA).tolist():
             tokens, places = (experts_NA == expert).nonzero(as_tuple=True)
-            inputs = hidden_NE[tokens]
-            inner = self._inner(self.gate.one(expert, inputs), self.up.one(expert, inputs))
-            outputs = self.down.one(expert, inner) * weights_NA[tokens, places].unsqueeze(-1)
+            outputs = self._send(hidden_NE[tokens], expert) * weights_NA[tokens, places].unsqueeze(-1)
             mixed_NE.index_add_(0, tokens, outputs)
         return mixed_NE
 
-    def _gathered(self, hidden_NE: Tensor, weights_NA: Tensor, experts_NA: Tensor) -> Tensor:
-        """The same with all token-expert pairs at once, in operations that a CUDA graph can hold."""
-        num_tokens, num_active = experts_NA.shape
-        inputs, experts = hidden_NE.repeat_interleave(num_active, dim=0), experts_NA.flatten()
-        inner = self._inner(self.gate.each(experts, inputs), self.up.each(experts, inputs))
-        outputs_NAE = self.down.each(experts, inner).view(num_tokens, num_active, -1)
-        return (outputs_NAE * weights_NA.unsqueeze(-1)).sum(dim=1)
+    def _pair_by_pair(self, hidden_NE: Tensor, weights_NA: Tensor, experts_NA: Tensor) -> Tensor:
+        """The same in operations that a CUDA graph can hold: the host never learns which experts they are."""
+        rows = []
+        for inputs_1E, weights_A, experts_A in zip(torch.split(hidden_NE, 1), weights_NA, experts_NA, strict=True):
+            outputs = [self._send(inputs_1E, expert_1) for expert_1 in torch.split(experts_A, 1)]
+            rows.append(weights_A @ torch.cat(outputs))
+        return torch.stack(rows)
+
+    def _send(self, inputs_NE: Tensor, expert: int | Tensor) -> Tensor:
+        inner = self._inner(self.gate(inputs_NE, expert), self.up(inputs_NE, expert))
+        output: Tensor = self.down(inner, expert)
+        return output
 
     def _inner(self, gate: Tensor, up: Tensor) -> Tensor:
         moe = self._moe
