@@ -21,7 +21,8 @@ stroke-linecap="round"><circle cx="16" cy="16" r="11" stroke="currentColor" opac
 SIDE = f"""
 <nav class="side" aria-label="Chats">
   <div class="side-head"><span class="brand">{_RING}<span>Ringside</span></span>
-    <button type="button" class="icon-button only-narrow" data-close="side" aria-label="Close the chats">✕</button></div>
+    <button type="button" class="icon-button only-narrow" data-close="side" aria-label="Close the chats">✕</button>
+  </div>
   <button type="button" class="new-chat" id="rs-new-chat"><span aria-hidden="true">＋</span> New chat</button>
   <input type="search" id="rs-search" placeholder="Search titles" aria-label="Search titles" autocomplete="off">
   <ul class="chat-list" id="rs-chat-list"></ul>
@@ -42,8 +43,9 @@ TOP = """
     <button type="button" class="text-button" id="rs-unload" hidden>Unload</button>
   </div>
   <button type="button" class="text-button" id="rs-open-settings" aria-expanded="false">Settings</button>
-  <button type="button" class="icon-button" id="rs-theme" aria-label="Light or dark"><svg viewBox="0 0 20 20" width="17"
-    height="17" aria-hidden="true"><circle cx="10" cy="10" r="6.5" fill="none" stroke="currentColor" stroke-width="1.6"/>
+  <button type="button" class="icon-button" id="rs-theme" aria-label="Light or dark"><svg viewBox="0 0 20 20"
+    width="17" height="17" aria-hidden="true"><g><circle cx="10" cy="10" r="6.5" fill="none"
+    stroke="currentColor" stroke-width="1.6"/></g>
     <path d="M10 3.5a6.5 6.5 0 0 1 0 13z" fill="currentColor"/></svg></button>
   <button type="button" class="text-button only-narrow" data-open="panel">Figures</button>
 </header>
@@ -84,7 +86,8 @@ COMPOSER = """
       aria-hidden="true"><path d="M10 16V4M5 9l5-5 5 5" fill="none" stroke="currentColor" stroke-width="2"
       stroke-linecap="round" stroke-linejoin="round"/></svg></button>
     <button type="button" class="send stop" id="rs-stop" aria-label="Stop" hidden><svg viewBox="0 0 20 20"
-      width="18" height="18" aria-hidden="true"><rect x="5" y="5" width="10" height="10" rx="2" fill="currentColor"/></svg></button>
+      width="18" height="18" aria-hidden="true"><rect x="5" y="5" width="10" height="10" rx="2" fill="currentColor"/>
+      </svg></button>
   </div>
   <p class="composer-note"><span id="rs-mode"></span>
     <span class="keys">Enter sends, Shift+Enter breaks the line</span></p>

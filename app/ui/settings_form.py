@@ -114,7 +114,7 @@ class SettingsForm:
             gr.Radio(
                 policies,
                 label="Cache",
-                info="A ring overwrites the oldest token, so memory and speed stay the same however long the text gets.",
+                info="A ring overwrites the oldest token: memory and speed stay the same however long the text gets.",
                 elem_id="rs-policy",
             ),
         )
