@@ -63,7 +63,45 @@ MIGRATIONS = (
         INSERT OR IGNORE INTO unindexed VALUES (new.id);
     END;
     """,
+    """
+    ALTER TABLE messages ADD COLUMN parent_id INTEGER;
+    ALTER TABLE messages ADD COLUMN version INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE messages ADD COLUMN layout TEXT NOT NULL DEFAULT '';
+    ALTER TABLE chats ADD COLUMN kind TEXT NOT NULL DEFAULT 'chat';
+    ALTER TABLE chats ADD COLUMN leaf_id INTEGER;
+    ALTER TABLE journal ADD COLUMN start_chars INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE journal ADD COLUMN note TEXT NOT NULL DEFAULT '';
+    UPDATE messages SET parent_id = (
+        SELECT max(earlier.id) FROM messages AS earlier
+        WHERE earlier.chat_id = messages.chat_id AND earlier.id < messages.id
+            AND CASE messages.role WHEN 'assistant' THEN earlier.role = 'user' ELSE earlier.set_aside = 0 END
+    );
+    UPDATE chats SET leaf_id = (SELECT max(id) FROM messages WHERE chat_id = chats.id AND set_aside = 0);
+    UPDATE messages SET set_aside = 0;
+    CREATE INDEX journal_by_offset ON journal (message_id, start_chars);
+    CREATE TABLE text_behind (
+        message_id INTEGER PRIMARY KEY REFERENCES messages (id) ON DELETE CASCADE,
+        text TEXT NOT NULL,
+        token_ids BLOB NOT NULL,
+        layout TEXT NOT NULL
+    );
+    CREATE TABLE steps (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        chat_id INTEGER NOT NULL REFERENCES chats (id) ON DELETE CASCADE,
+        kind TEXT NOT NULL,
+        leaf_id INTEGER,
+        message_id INTEGER,
+        text TEXT,
+        token_ids BLOB,
+        layout TEXT
+    );
+    CREATE INDEX steps_of_chat ON steps (chat_id, id);
+    """,
 )
-"""Seeds are text because SQLite's integers end at 2**63 - 1. A reply that was replaced is set aside, not deleted.
-What is searched are passages, see `app.search_index`: a message that grew is indexed from its last passage on, one
-that was changed otherwise from its start."""
+"""Seeds are text because SQLite's integers end at 2**63 - 1. What is searched are passages, see `app.search_index`: a
+message that grew is indexed from its last passage on, one that was changed otherwise from its start.
+
+Since version 3 the messages of a chat are a tree. Before, a reply or question that was replaced was set aside: it
+becomes a variant beside its successor. `set_aside` now holds the step (`app.chat_tree`) that deleted a message, 0 for
+none. There is no foreign key on parents: SQLite follows such chains recursively, and chats are longer than it can
+go."""

@@ -103,5 +103,5 @@ def test_a_disk_that_is_full_for_a_while_loses_nothing_and_says_so(store: Store,
 
 def limit_pages(store: Store, at_most: int) -> None:
     """Make SQLite believe the disk is full; it allows no less than the pages there are."""
-    connection: sqlite3.Connection = store._connection
+    connection: sqlite3.Connection = store.database.connection
     connection.execute(f"PRAGMA max_page_count = {max(1, at_most)}")

@@ -129,7 +129,7 @@ def test_a_text_that_was_changed_is_no_longer_found_as_it_was(store: Store, inde
     assert len(index.search("new mill")) == 1
 
 
-def test_deleted_chats_and_replaced_messages_are_not_found(store: Store, index: SearchIndex) -> None:
+def test_deleted_chats_and_messages_are_not_found_and_variants_are(store: Store, index: SearchIndex) -> None:
     gone = store.add_chat("gone", "")
     store.add_turn(gone.id, "a lamp")
     kept = store.add_chat("kept", "")
@@ -138,6 +138,8 @@ def test_deleted_chats_and_replaced_messages_are_not_found(store: Store, index: 
     store.delete_chat(gone.id)
     assert [message.chat_title for message in index.search("lamp")] == ["kept"]
     store.add_turn(kept.id, "a candle", replaces_from=first - 1)
+    assert len(index.search("lamp")) == 1
+    store.tree.delete(first - 1)
     assert index.search("lamp") == []
     store.delete_chat(kept.id)
     assert sqlite3.connect(store.path).execute("SELECT count(*) FROM passage_words").fetchone() == (0,)
