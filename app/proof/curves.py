@@ -46,7 +46,7 @@ def bytes_slope(measurement: Measurement, trace: str, from_position: int = 0) ->
     """Return the growth of a byte count in bytes per token, past a position of the whole text, prompt included."""
     known = [
         (point.tokens, float(value))
-        for point in _past(measurement, from_position)
+        for point in past(measurement, from_position)
         if (value := getattr(point, trace)) is not None
     ]
     return slope_of([tokens for tokens, _ in known], [value for _, value in known])
@@ -54,7 +54,7 @@ def bytes_slope(measurement: Measurement, trace: str, from_position: int = 0) ->
 
 def time_slope(measurement: Measurement, from_position: int = 0) -> Slope | None:
     """Return how the time of one token changes with depth, in seconds per token per token."""
-    tokens, rates = rate_curve(_past(measurement, from_position))
+    tokens, rates = rate_curve(past(measurement, from_position))
     return slope_of(tokens, [1 / rate for rate in rates])
 
 
@@ -63,7 +63,8 @@ def settled_from(measurements: Sequence[Measurement]) -> int:
     return max((each.model.window + each.model.sinks for each in measurements if each.model is not None), default=0)
 
 
-def _past(measurement: Measurement, position: int) -> list[Point]:
+def past(measurement: Measurement, position: int) -> list[Point]:
+    """Return the points from a position of the whole text on, prompt included."""
     return [
         point
         for point in measurement.points

@@ -7,10 +7,13 @@ import importlib
 import importlib.metadata
 import os
 import platform
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 
 from app.proof.isolated import stream
@@ -70,6 +73,21 @@ def resident_bytes_with(backend: str) -> Iterator[int]:
     """Import a backend and yield this process's resident memory; runs in a process of its own."""
     importlib.import_module(BACKENDS[backend].module)
     yield int(psutil.Process().memory_info().rss)
+
+
+def read_bandwidth(num_threads: int, num_bytes: int = 2**28) -> float:
+    """Return bytes per second that so many threads read from memory: the best of five passes over 256 MiB.
+
+    A token must read every weight once, so weights over bandwidth is the least time it can take on a CPU.
+    """
+    parts = np.array_split(np.ones(num_bytes // 8, np.int64), num_threads)
+    best_s = float("inf")
+    with ThreadPoolExecutor(num_threads) as pool:
+        for _ in range(5):
+            started_s = time.perf_counter()
+            list(pool.map(np.sum, parts))  # numpy lets go of the interpreter lock while it adds
+            best_s = min(best_s, time.perf_counter() - started_s)
+    return num_bytes / best_s
 
 
 def _cpu_name() -> str:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
+import typer
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 
 from app.proof.report import Report, Table, write
+from backends.errors import RingsideError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def show(report: Report, output: Path | None, as_json: bool) -> None:
@@ -26,6 +33,24 @@ def show(report: Report, output: Path | None, as_json: bool) -> None:
     if output is not None:
         for path in write(report, output):
             note(f"Wrote {path}")
+
+
+def guarded(command: Command) -> Command:
+    """Let a command end with one sentence and exit code 1 where a person can act on what went wrong."""
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **options: Any) -> Any:
+        try:
+            return command(*arguments, **options)
+        except (RingsideError, ValueError) as error:
+            if options.get("as_json"):
+                hint = error.hint if isinstance(error, RingsideError) else ""
+                print_json({"event": "error", "error": getattr(error, "message", str(error)), "hint": hint})
+            else:
+                note(f"Error: {error}")
+            raise typer.Exit(1) from None
+
+    return cast("Command", run)
 
 
 def note(text: str) -> None:

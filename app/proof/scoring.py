@@ -13,6 +13,8 @@ from backends import registry
 from backends.contract import ScoresText
 from backends.requests import LoadRequest
 
+_MOST_CHARS_PER_TOKEN = 16
+
 
 @dataclass
 class Losses:
@@ -41,7 +43,8 @@ def score(load: LoadRequest, text: str, num_tokens: int, losses: Losses) -> Gene
     Raises:
         RingsideError: as loading and scoring do.
     """
-    for loss in stream(__name__, "token_losses", load, text, num_tokens):
+    beginning = text[: _MOST_CHARS_PER_TOKEN * num_tokens]  # tokenising all of a long text would take longer
+    for loss in stream(__name__, "token_losses", load, beginning, num_tokens):
         losses.values.append(loss)
         yield
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 _NUM_BLOCKS = 8
-_STUDENT_T_95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447}  # two-sided, by degrees of freedom
+_STUDENT_T_95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365}  # two-sided, by freedom
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,26 @@ def slope_of(x: Sequence[float], y: Sequence[float]) -> Slope | None:
     freedom = num_blocks - 2
     half_width = _STUDENT_T_95[freedom] * float(np.sqrt(residuals_K @ residuals_K / freedom / spread))
     return Slope(value, value - half_width, value + half_width, len(x))
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean with its 95% confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def mean_of(values: Sequence[float]) -> Mean | None:
+    """Return the mean of values whose neighbours may agree, by the same block means; None below three."""
+    num_blocks = min(_NUM_BLOCKS, len(values))
+    if num_blocks < 3:
+        return None
+    means_K = np.array([block.mean() for block in np.array_split(np.asarray(values, np.float64), num_blocks)])
+    half_width = _STUDENT_T_95[num_blocks - 1] * float(means_K.std(ddof=1)) / num_blocks**0.5
+    value = float(np.mean(values))
+    return Mean(value, value - half_width, value + half_width)
 
 
 def median_and_quartiles(values: Sequence[float]) -> tuple[float, float, float]:

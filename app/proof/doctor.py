@@ -1,0 +1,167 @@
+"""The doctor: walks the checks a person stuck on this would walk, on their own model, and answers each.
+
+Each check gathers its evidence when its turn comes, in fresh processes: probes of the cache on a skeleton of the model,
+one measured reply, one profiled step, and the losses of a reference text. Judging is in `app.proof.judging`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from app.proof import judging, machine
+from app.proof.compare import DEFAULT_PROMPT, Experiment
+from app.proof.inspection import seconds_by_part
+from app.proof.isolated import stream
+from app.proof.measurement import Measurement, measure
+from app.proof.scoring import Losses, score
+from app.proof.verdicts import ORDERS, QUESTIONS, Check, Symptom, Verdict
+from backends.requests import CachePolicy, LoadRequest
+from models.config import ModelConfig
+from models.findings import Finding
+from models.sizing import resolved_sinks
+
+_EXPLAINING_SINKS = 4
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What the doctor looks at, and how long.
+
+    Attributes:
+        load: the configuration in question.
+        config: of its model.
+        symptom: where to start; None goes through in order.
+        num_tokens: of the measured reply; 0 leaves it out.
+        reference: text to score; None leaves that out.
+        reference_tokens: how much of it.
+    """
+
+    load: LoadRequest
+    config: ModelConfig
+    symptom: Symptom | None = None
+    num_tokens: int = 0
+    reference: str | None = None
+    reference_tokens: int = 0
+    log_path: Path | None = None
+
+    @property
+    def settled(self) -> int:
+        """Position from which every bounded layer is full."""
+        return self.load.window + resolved_sinks(self.load)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the doctor is doing; `total` 0 where unknown."""
+
+    check: Check
+    stage: str
+    done: int = 0
+    total: int = 0
+
+
+@dataclass
+class Evidence:
+    """What was gathered so far; each part once, and only when a check asks for it."""
+
+    findings: list[Finding] = field(default_factory=list)
+    run: Measurement | None = None
+    parts: dict[str, float] | None = None
+    bandwidth: float | None = None
+    losses: dict[str, Losses] = field(default_factory=dict)
+
+
+def walk(visit: Visit) -> Generator[Step | Verdict, None, None]:
+    """Yield steps and, check by check, verdicts; closing it ends whatever runs.
+
+    Raises:
+        RingsideError: the model does not load, or a library is missing.
+    """
+    evidence = Evidence()
+    for check in ORDERS[visit.symptom]:
+        yield Step(check, QUESTIONS[check])
+        match check:
+            case "slides":
+                yield judging.judge_sliding(visit.config, visit.load)
+            case "bounded":
+                yield from _probe(visit, evidence, check)
+                yield from _run(visit, evidence, check)
+                yield judging.judge_bounds(visit.load, evidence.findings, evidence.run, visit.settled)
+            case "exact":
+                yield from _probe(visit, evidence, check)
+                yield judging.judge_exactness(visit.load, evidence.findings)
+            case "flat":
+                yield from _run(visit, evidence, check)
+                yield from _profile(visit, evidence, check)
+                yield judging.judge_speed(evidence.run, visit.settled, evidence.parts, evidence.bandwidth)
+            case "sound":
+                yield from _run(visit, evidence, check)
+                yield from _score(visit, evidence, check)
+                losses = {name: losses.values for name, losses in evidence.losses.items()}
+                written = evidence.run.token_ids if evidence.run else []
+                yield judging.judge_text(visit.load, losses, visit.settled, written)
+
+
+def _probe(visit: Visit, evidence: Evidence, check: Check) -> Generator[Step, None, None]:
+    """Probe the ring backend's cache; another backend's cannot be looked into."""
+    if evidence.findings or visit.load.backend != "ring":
+        return
+    load = visit.load
+    for finding in stream(
+        "models.doctor_checks", "examine", visit.config, load.policy, load.window, resolved_sinks(load)
+    ):
+        evidence.findings.append(finding)
+        yield Step(check, f"Probing the cache: {finding.probe}")
+
+
+def _run(visit: Visit, evidence: Evidence, check: Check) -> Generator[Step, None, None]:
+    """Write one reply and measure it."""
+    if evidence.run is not None or not visit.num_tokens:
+        return
+    request = Experiment(DEFAULT_PROMPT, visit.num_tokens).request()
+    for evidence.run in measure("run", visit.load, request, visit.log_path):
+        yield Step(check, "Writing", len(evidence.run.token_ids), visit.num_tokens)
+
+
+def _profile(visit: Visit, evidence: Evidence, check: Check) -> Generator[Step, None, None]:
+    """See where the time of a token goes, and how fast memory is."""
+    if evidence.parts is not None or evidence.run is None or evidence.run.error:
+        return
+    yield Step(check, "Measuring memory bandwidth")
+    evidence.bandwidth = machine.read_bandwidth(visit.load.num_threads or _num_cores())
+    yield Step(check, "Looking into a step")
+    evidence.parts = seconds_by_part(visit.load, visit.settled)
+
+
+def _score(visit: Visit, evidence: Evidence, check: Check) -> Generator[Step, None, None]:
+    """Score the reference as configured and with everything kept; where that differs, also what could explain it."""
+    if not visit.reference or not visit.reference_tokens:
+        return
+    yield from _score_one(visit, evidence, check, "configured", visit.load)
+    yield from _score_one(visit, evidence, check, "full", replace(visit.load, policy=CachePolicy.FULL))
+    names = {"configured", "full"}
+    losses = {name: evidence.losses[name].values for name in names}
+    if visit.load.policy is not CachePolicy.RING or not judging.is_worse(losses, visit.settled):
+        return
+    if resolved_sinks(visit.load) < _EXPLAINING_SINKS:
+        with_sinks = replace(visit.load, sinks=_EXPLAINING_SINKS)
+        yield from _score_one(visit, evidence, check, "with sinks", with_sinks)
+    as_trained = replace(visit.load, policy=CachePolicy.AS_TRAINED)
+    yield from _score_one(visit, evidence, check, "as trained", as_trained)
+
+
+def _score_one(
+    visit: Visit, evidence: Evidence, check: Check, name: str, load: LoadRequest
+) -> Generator[Step, None, None]:
+    losses = evidence.losses[name] = Losses()
+    growing = max(load.growing_context_tokens, visit.reference_tokens + 1)
+    load = replace(load, growing_context_tokens=growing)
+    for _ in score(load, visit.reference or "", visit.reference_tokens, losses):
+        yield Step(check, f"Scoring the reference, {name}", len(losses.values), visit.reference_tokens)
+
+
+def _num_cores() -> int:
+    return os.cpu_count() or 1
