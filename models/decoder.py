@@ -11,8 +11,6 @@ Shape letters: B rows, T tokens, E hidden size, V vocabulary.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
@@ -26,8 +24,7 @@ from models.moe import MixtureOfExperts
 from models.norms import Norm
 from models.ring_cache import KVCache, LayerCache
 from models.rope import Rotary
-
-Logits = Literal["all", "last", "none"]
+from models.text_model import Logits
 
 _ATTENTION_CELLS = 2**27  # query-key pairs over all heads in one call; longer calls are cut, which changes no result
 
@@ -53,6 +50,10 @@ class Decoder(nn.Module):
         self._turners = tuple(_Turner(config, layer) for layer in distinct)
         self._turner_of_layer = tuple(distinct.index(layer) for layer in config.layers)
         self._has_longrope = any(layer.rope is not None and layer.rope.kind == "longrope" for layer in distinct)
+
+    @property
+    def vocab_size(self) -> int:
+        return self.config.vocab_size
 
     @torch.inference_mode()
     def forward(self, tokens_BT: Tensor, cache: KVCache, logits: Logits = "last") -> Tensor:

@@ -212,6 +212,25 @@ class KVCache:
         )
 
     @property
+    def device(self) -> torch.device:
+        return self.lengths_B.device
+
+    @property
+    def capacity_tokens(self) -> int:
+        """Slots of the largest bounded layer; 0 where none is bounded."""
+        return max((kind.slots or 0 for kind in self.kinds), default=0)
+
+    @property
+    def can_overwrite(self) -> bool:
+        """Whether any layer is bounded."""
+        return self.capacity_tokens > 0
+
+    @property
+    def has_overwritten(self) -> bool:
+        """Whether a ring has wrapped, so that going back needs a snapshot."""
+        return any(max(self.lengths) > kind.slots for kind in self.kinds if kind.slots is not None)
+
+    @property
     def is_saturated(self) -> bool:
         """Whether the next token finds or makes every ring full, so that bounded layers need no mask from here on."""
         return all(min(self.lengths) >= kind.slots - 1 for kind in self.kinds if kind.slots is not None)
@@ -285,6 +304,17 @@ class KVCache:
         self.use_frequencies(self.frequencies if snapshot.frequencies is None else snapshot.frequencies)
         for layer, (keys_BHSD, values_BHSD) in zip(self.layers, snapshot.layers, strict=True):
             layer.load(keys_BHSD, values_BHSD, self._fill, slice(None))
+
+    def rewind(self, length: int) -> None:
+        """Forget all but the first `length` tokens of the row; slot and index are one until a ring wraps.
+
+        Raises:
+            ValueError: more than one row, or a ring has wrapped.
+        """
+        if len(self.lengths) != 1 or self.has_overwritten:
+            raise ValueError(f"a cache of {self.lengths} tokens cannot go back to {length}; restore a snapshot")
+        layers = tuple((layer.keys_BHSD[:, :, :length], layer.values_BHSD[:, :, :length]) for layer in self.layers)
+        self.restore(CacheSnapshot((length,), self.first_position, layers, self.frequencies))
 
     @torch.inference_mode()
     def set_row(self, row: int, snapshot: CacheSnapshot) -> None:

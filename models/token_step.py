@@ -13,23 +13,23 @@ from torch import Tensor
 
 from backends.requests import Sampling
 from models.cuda_graph import GraphedStep
-from models.decoder import Decoder
 from models.ring_cache import KVCache
 from models.sampling import RecentTokens, draw
+from models.text_model import TextCache, TextModel
 
 
 class TokenStep:
     """Feeds a token to a cache of one row and draws the next.
 
     Args:
-        decoder, cache: where the token is fed.
+        model, cache: where the token is fed.
         sampling: how the next is drawn; its seed is not read.
         banned: tokens that are never drawn.
     """
 
-    def __init__(self, decoder: Decoder, cache: KVCache, sampling: Sampling, banned: Sequence[int] = ()) -> None:
-        device = cache.lengths_B.device
-        self._decoder = decoder
+    def __init__(self, model: TextModel, cache: TextCache, sampling: Sampling, banned: Sequence[int] = ()) -> None:
+        device = cache.device
+        self._model = model
         self._cache = cache
         self._sampling = sampling
         self._tokens_B = torch.zeros(1, dtype=torch.int64, device=device)
@@ -39,8 +39,11 @@ class TokenStep:
         self._banned_ids = torch.tensor(banned, dtype=torch.int64, device=device) if banned else None
         self._recent: RecentTokens | None = None
         if sampling.repetition_penalty != 1:
-            self._recent = RecentTokens(sampling.repetition_window, decoder.config.vocab_size, device)
-        self._graph = GraphedStep(self._feed_and_draw, cache) if device.type == "cuda" else None
+            self._recent = RecentTokens(sampling.repetition_window, model.vocab_size, device)
+        can_be_captured = device.type == "cuda" and model.can_be_captured(cache)
+        self._graph: GraphedStep | None = None
+        if can_be_captured and isinstance(cache, KVCache):  # the only cache that counts on the device
+            self._graph = GraphedStep(self._feed_and_draw, cache)
 
     @torch.inference_mode()
     def begin(self, sequence: Sequence[int]) -> None:
@@ -76,7 +79,7 @@ class TokenStep:
         return None if self._logits_BV is None else self._logits_BV.clone()
 
     def _feed_and_draw(self) -> None:
-        self._logits_BV = self._decoder.decode_step(self._tokens_B, self._cache, static=self._graph is not None).float()
+        self._logits_BV = self._model.decode_step(self._tokens_B, self._cache, static=self._graph is not None).float()
         self._draw(self._logits_BV)
 
     def _draw(self, logits_BV: Tensor) -> None:

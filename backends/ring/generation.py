@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -17,10 +17,9 @@ from backends.ring.reply import Reply
 from backends.ring.scoring import token_losses
 from backends.ring.sequence import CachedText
 from models.config import ModelConfig
-from models.decoder import Decoder
-from models.ring_cache import KVCache
 from models.sampling import INVALID_TOKEN
-from models.sizing import kv_bytes, kv_bytes_per_token
+from models.sizing import kv_bytes
+from models.text_model import TextCache, TextModel
 from models.token_step import TokenStep
 
 FEWEST_PINNED_TOKENS = 4
@@ -33,30 +32,38 @@ _CHUNK_WEIGHT_BYTES = {"cpu": 2**36, "cuda": 2**44}  # weights times tokens that
 
 
 class RingBackend:
-    """One model in our own decoder; see `backends.contract.Backend`.
+    """One model, its cache, and the loop; see `backends.contract.Backend`.
 
     Args:
-        decoder: with its weights, on the device it runs on.
-        request: policy, window and sinks.
+        model: with its weights, on the device it runs on.
+        new_cache: makes an empty cache of one row with that many sinks, or raises BadRequestError if it does not fit.
+        device: where the model runs.
+        pins_system_prompt: whether the sinks are the system prompt of each chat.
         prompts: turns chats into token ids.
+        end_ids: tokens that end a text, beside those the tokenizer knows.
         info: what was loaded.
-        dtype: of keys and values.
 
     Raises:
         BadRequestError: the cache does not fit in memory.
     """
 
     def __init__(
-        self, decoder: Decoder, request: LoadRequest, prompts: Prompts, info: LoadedModel, dtype: torch.dtype
+        self,
+        model: TextModel,
+        new_cache: Callable[[int], TextCache],
+        device: torch.device,
+        pins_system_prompt: bool,
+        prompts: Prompts,
+        end_ids: Sequence[int],
+        info: LoadedModel,
     ) -> None:
-        self._decoder: Decoder | None = decoder
-        self._config = decoder.config
-        self._request = request
+        self._loaded: TextModel | None = model
+        self._new_cache: Callable[[int], TextCache] | None = new_cache
+        self._device = device
+        self._pins_system_prompt = pins_system_prompt
         self._prompts = prompts
+        self._end_ids = tuple(sorted({*end_ids, *prompts.tokenizer.eos_ids}))
         self._info = info
-        self._dtype = dtype
-        self._end_ids = tuple(sorted({*self._config.eos_token_ids, *prompts.tokenizer.eos_ids}))
-        self._device = next(decoder.parameters()).device
         self._device_process = memory.DeviceProcessMemory(self._device)
         self._text: CachedText | None = None
         self._step: TokenStep | None = None
@@ -73,7 +80,7 @@ class RingBackend:
     def close(self) -> None:
         """Drop weights, cache and snapshots."""
         self._drop_cache()
-        self._decoder = None
+        self._loaded = self._new_cache = None
 
     def generate(self, request: GenerationRequest, cancelled: Cancelled) -> Iterator[Event]:
         """See `backends.contract.Backend.generate`.
@@ -168,7 +175,7 @@ class RingBackend:
 
     def _pin(self, request: GenerationRequest) -> None:
         """Where the system prompt is to stay in view, make sinks of it: that takes a cache of another size."""
-        if self._request.sinks is not None:
+        if not self._pins_system_prompt:
             return
         sinks = max(FEWEST_PINNED_TOKENS, self._prompts.num_pinned(request.messages))
         if sinks != self._info.sinks:
@@ -182,19 +189,17 @@ class RingBackend:
             BadRequestError: the memory that is free does not suffice.
         """
         if self._text is None:
-            request, sinks = self._request, self._info.sinks
-            check_cache_fits(self._config, request, sinks, self._dtype.itemsize, memory.free_bytes(self._device))
-            cache = KVCache(self._config, request.policy, request.window, sinks, dtype=self._dtype, device=self._device)
-            self._text = CachedText(cache, _SNAPSHOT_BUDGET_BYTES)
+            assert self._new_cache is not None, "the backend is closed"
+            self._text = CachedText(self._new_cache(self._info.sinks), _SNAPSHOT_BUDGET_BYTES)
         return self._text
 
     def _drop_cache(self) -> None:
         self._text = self._step = self._step_settings = None
 
     @property
-    def _model(self) -> Decoder:
-        assert self._decoder is not None, "the backend is closed"
-        return self._decoder
+    def _model(self) -> TextModel:
+        assert self._loaded is not None, "the backend is closed"
+        return self._loaded
 
     @property
     def _chunk_tokens(self) -> int:
@@ -205,11 +210,11 @@ class RingBackend:
     def _figures(self, text: CachedText | None) -> MemoryFigures:
         cache = None if text is None else text.cache
         position = 0 if cache is None else cache.position
-        capacity = 0 if cache is None else max((kind.slots or 0 for kind in cache.kinds), default=0)
+        capacity = 0 if cache is None else cache.capacity_tokens
         return MemoryFigures(
             kv_held_bytes=0 if cache is None else cache.held_nbytes,
             kv_allocated_bytes=0 if cache is None else cache.nbytes,
-            kv_full_bytes=position * kv_bytes_per_token(self._config, self._dtype.itemsize),
+            kv_full_bytes=position * self._info.kv_bytes_per_token_full,
             position_tokens=position,
             window_filled_tokens=min(position, capacity),
             window_tokens=capacity,

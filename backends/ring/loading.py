@@ -20,6 +20,7 @@ from models.decoder import Decoder
 from models.estimate_warnings import warnings_for
 from models.model_files import ModelFiles
 from models.precision import WeightPrecision, choose_precision
+from models.ring_cache import KVCache
 from models.sizing import kv_bytes_per_token
 from models.tokenizer import load_tokenizer
 from models.weights import load_decoder
@@ -69,7 +70,13 @@ def load(request: LoadRequest, progress: ReportProgress) -> RingBackend:
             *precision.notices,
         ),
     )
-    return RingBackend(decoder, request, prompts, info, precision.dtype)
+
+    def new_cache(sinks: int) -> KVCache:
+        check_cache_fits(config, request, sinks, precision.dtype.itemsize, memory.free_bytes(device))
+        return KVCache(config, request.policy, request.window, sinks, dtype=precision.dtype, device=device)
+
+    pins = request.sinks is None
+    return RingBackend(decoder, new_cache, device, pins, prompts, config.eos_token_ids, info)
 
 
 def _check_numbers(request: LoadRequest) -> None:

@@ -1,4 +1,4 @@
-"""How well a decoder predicts given tokens, fed through the same cache as generation.
+"""How well a model predicts given tokens, fed through the same cache as generation.
 
 Shape letters: T tokens of a call, V vocabulary.
 """
@@ -11,24 +11,23 @@ import torch
 from torch.nn import functional
 
 from backends.contract import Cancelled
-from models.decoder import Decoder
-from models.ring_cache import KVCache
+from models.text_model import TextCache, TextModel
 
 _CHUNK_TOKENS = 16  # the head runs for each of them: 16 MB of logits with a vocabulary of 262,144
 
 
-def token_losses(decoder: Decoder, cache: KVCache, tokens: Sequence[int], cancelled: Cancelled) -> Iterator[float]:
+def token_losses(model: TextModel, cache: TextCache, tokens: Sequence[int], cancelled: Cancelled) -> Iterator[float]:
     """Yield the loss of each token but the first, in nats; `cache` is empty at the start."""
     for start in range(0, len(tokens) - 1, _CHUNK_TOKENS):
         if cancelled():
             return
-        yield from _losses(decoder, cache, tokens[start : min(start + _CHUNK_TOKENS, len(tokens) - 1) + 1])
+        yield from _losses(model, cache, tokens[start : min(start + _CHUNK_TOKENS, len(tokens) - 1) + 1])
 
 
 @torch.inference_mode()
-def _losses(decoder: Decoder, cache: KVCache, tokens: Sequence[int]) -> list[float]:
+def _losses(model: TextModel, cache: TextCache, tokens: Sequence[int]) -> list[float]:
     """Feed all tokens but the last, which is only predicted."""
-    ids_1T = torch.tensor([tokens], device=cache.lengths_B.device)
-    logits_TV = decoder(ids_1T[:, :-1], cache, logits="all")[0].float()
+    ids_1T = torch.tensor([tokens], device=cache.device)
+    logits_TV = model(ids_1T[:, :-1], cache, logits="all")[0].float()
     losses: list[float] = functional.cross_entropy(logits_TV, ids_1T[0, 1:], reduction="none").tolist()
     return losses

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from models.ring_cache import CacheSnapshot, KVCache
+from models.text_model import Snapshot, TextCache
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class _Moment:
     """What a cache held after some tokens."""
 
     tokens: array[int]
-    snapshot: CacheSnapshot
+    snapshot: Snapshot
 
 
 class CachedText:
@@ -36,7 +36,7 @@ class CachedText:
         logits_BV: what the model made of them, where that is known; so a text that ended can go on from its very end.
     """
 
-    def __init__(self, cache: KVCache, budget_bytes: int) -> None:
+    def __init__(self, cache: TextCache, budget_bytes: int) -> None:
         self.cache = cache
         self.tokens = array("i")
         self.logits_BV: Tensor | None = None
@@ -61,7 +61,7 @@ class CachedText:
         elif length == 0:
             self.cache.reset(planned_length=len(prompt))
         elif length < len(self.tokens):
-            self._rewind(length)
+            self.cache.rewind(length)
         if length < len(prompt):
             self.logits_BV = None
         self.tokens = wanted[:length]
@@ -75,23 +75,18 @@ class CachedText:
     def remember(self) -> None:
         """Keep a snapshot of this moment, if it is of use and the budget allows."""
         is_known = any(moment.tokens == self.tokens for moment in self._moments)
-        if is_known or not self.tokens or not self._can_wrap or self.cache.held_nbytes > self._budget_bytes:
+        if is_known or not self.tokens or not self.cache.can_overwrite or self.cache.held_nbytes > self._budget_bytes:
             return
         self._moments.append(_Moment(array("i", self.tokens), self.cache.snapshot("cpu")))
         while self.snapshot_bytes > self._budget_bytes:
             del self._moments[0]
-
-    @property
-    def _can_wrap(self) -> bool:
-        return any(kind.slots is not None for kind in self.cache.kinds)
 
     def _live_prefix(self, wanted: array[int]) -> int:
         """Return how much of the wanted text the cache can serve without a snapshot."""
         shared = common_prefix(self.tokens, wanted)
         if shared == len(self.tokens) and (shared < len(wanted) or self.logits_BV is not None):
             return shared
-        has_wrapped = any(kind.slots is not None and len(self.tokens) > kind.slots for kind in self.cache.kinds)
-        return 0 if has_wrapped else min(shared, len(wanted) - 1)
+        return 0 if self.cache.has_overwritten else min(shared, len(wanted) - 1)
 
     def _best_moment(self, wanted: array[int]) -> _Moment | None:
         usable = [
@@ -100,13 +95,6 @@ class CachedText:
             if len(moment.tokens) < len(wanted) and wanted[: len(moment.tokens)] == moment.tokens
         ]
         return max(usable, key=lambda moment: len(moment.tokens), default=None)
-
-    def _rewind(self, length: int) -> None:
-        """Forget the last tokens of a cache in which nothing was overwritten: slot and position are one there."""
-        layers = tuple(
-            (layer.keys_BHSD[:, :, :length], layer.values_BHSD[:, :, :length]) for layer in self.cache.layers
-        )
-        self.cache.restore(CacheSnapshot((length,), self.cache.first_position, layers))
 
 
 def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
