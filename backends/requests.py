@@ -39,7 +39,7 @@ class LoadRequest:
         precision: of the weights as held; "auto" lets the backend choose.
         growing_context_tokens: cells reserved by backends that must allocate a growing cache up front
             (llama.cpp under "as trained" and "full"); bounded caches ignore it.
-        num_threads: CPU threads; None takes the physical cores.
+        num_threads: CPU threads; None leaves one physical core to the page (see `backends.threads`).
         chat_template: Jinja source given by hand; None takes the model's own.
         options: a leaf's own switches, as text (the echo backend's rate and faults, for one).
     """
@@ -66,11 +66,26 @@ class Message:
         text: exactly as typed or generated.
         token_ids: for a generated reply, the ids the model really produced. Where they are given, prompts use them
             instead of tokenising `text` again, so half a word continues as the same half word.
+        pieces: for a reply that a person also wrote in, in place of `token_ids`: all of `text` in order, ids where
+            the model wrote and plain text elsewhere.
     """
 
     role: Literal["system", "user", "assistant"]
     text: str
     token_ids: tuple[int, ...] | None = None
+    pieces: tuple[str | tuple[int, ...], ...] | None = None
+
+    @property
+    def known_pieces(self) -> tuple[str | tuple[int, ...], ...] | None:
+        """The message as ids and text; None where no id is known."""
+        if self.pieces is not None:
+            return self.pieces
+        return (self.token_ids,) if self.token_ids else None
+
+    @property
+    def num_drawn_tokens(self) -> int:
+        """How many ids of the message the model drew."""
+        return sum(len(piece) for piece in self.known_pieces or () if not isinstance(piece, str))
 
 
 def _check(name: str, value: float, low: float, high: float) -> None:
@@ -125,6 +140,7 @@ class GenerationRequest:
         stop: strings that end the reply; neither they nor what follows is ever emitted.
         max_new_tokens: None writes until stopped.
         ignore_end: "keep writing": the end-of-text tokens are never drawn.
+        raw: the messages' texts follow one another as they are, without any template or line between them.
     """
 
     messages: tuple[Message, ...]
@@ -132,3 +148,4 @@ class GenerationRequest:
     stop: tuple[str, ...] = ()
     max_new_tokens: int | None = None
     ignore_end: bool = False
+    raw: bool = False

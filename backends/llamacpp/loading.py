@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from backends.llamacpp.notices import Facts, notices
 from backends.llamacpp.plan import ContextPlan, plan_context
 from backends.llamacpp.prompting import Prompts
 from backends.requests import CachePolicy, LoadRequest
+from backends.threads import default_num_threads
 from models.chat_template import ChatTemplate
 from models.gguf_reader import GgufFile
 from models.model_files import ModelFiles
@@ -53,7 +53,7 @@ def load(request: LoadRequest, progress: ReportProgress) -> LlamaCppBackend:
         if not model.writes_text:
             raise UnsupportedModelError(f"{gguf.path} holds a {gguf.architecture} model, which does not write text.")
         progress(LoadProgress("Setting up the cache"))
-        num_threads = request.num_threads or _num_physical_cores()
+        num_threads = request.num_threads or default_num_threads(psutil.cpu_count(logical=False))
         info = _describe(files, model, request, on_gpu, template is not None, num_threads)
         backend = LlamaCppBackend(model, request, Prompts(model, template), info, num_threads)
         undo.pop_all()
@@ -81,12 +81,6 @@ def _open(model: str) -> tuple[ModelFiles, GgufFile]:
             "Choose a GGUF file, or another backend.",
         )
     return files, files.gguf
-
-
-def _num_physical_cores() -> int:
-    physical = psutil.cpu_count(logical=False) or os.cpu_count() or 1
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else physical
-    return max(1, min(physical, usable))
 
 
 def _describe(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import psutil
 import torch
 
@@ -14,6 +12,7 @@ from backends.requests import CachePolicy, LoadRequest
 from backends.ring import memory
 from backends.ring.generation import FEWEST_PINNED_TOKENS, RingBackend, check_cache_fits
 from backends.ring.prompting import Prompts
+from backends.threads import default_num_threads, usable_cores
 from models.chat_template import ChatTemplate
 from models.config import ModelConfig
 from models.decoder import Decoder
@@ -36,8 +35,8 @@ def load(request: LoadRequest, progress: ReportProgress) -> RingBackend:
         OutOfMemoryError: the weights do not.
     """
     _check_numbers(request)
-    num_threads = request.num_threads or _num_physical_cores()
-    torch.set_num_threads(num_threads)
+    num_cores = psutil.cpu_count(logical=False)
+    torch.set_num_threads(request.num_threads or default_num_threads(num_cores))
     progress(LoadProgress("Checking the files"))
     files = ModelFiles.open(request.model)
     config = files.config()
@@ -47,7 +46,9 @@ def load(request: LoadRequest, progress: ReportProgress) -> RingBackend:
     progress(LoadProgress("Reading the tokenizer"))
     prompts = Prompts(load_tokenizer(files), ChatTemplate.find(files, request.chat_template))
     with memory.tidy_heap():
-        decoder, weights_bytes = _load_weights(files, config, precision, device, num_threads, progress)
+        decoder, weights_bytes = _load_weights(
+            files, config, precision, device, request.num_threads or usable_cores(num_cores), progress
+        )
     info = LoadedModel(
         name=files.name,
         architecture=config.architecture,
@@ -147,9 +148,3 @@ def _window_in_force(config: ModelConfig, request: LoadRequest) -> int:
 def _first_sinks(request: LoadRequest) -> int:
     """Return S; a system prompt to be pinned is not known yet."""
     return FEWEST_PINNED_TOKENS if request.sinks is None else request.sinks
-
-
-def _num_physical_cores() -> int:
-    physical = psutil.cpu_count(logical=False) or os.cpu_count() or 1
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else physical
-    return max(1, min(physical, usable))
