@@ -109,14 +109,18 @@ class Content:
         return Content(self.text[:start] + typed + self.text[end:], ids, layout)
 
     def pieces(self) -> Iterator[str | array[int]]:
-        """Yield what the model is shown, in order: typed text and notes as text, drawn stretches as ids."""
+        """Yield what the model is shown, in order: typed text and notes as text, what was drawn in one go as ids."""
+        drawn = array("i")
         for stretch, at, first_id in self._placed():
-            if isinstance(stretch, Note):
-                yield note_for_model(stretch.text)
-            elif stretch.num_tokens:
-                yield self.token_ids[first_id : first_id + stretch.num_tokens]
-            else:
-                yield self.text[at : at + stretch.num_chars]
+            if isinstance(stretch, Span) and stretch.num_tokens:
+                drawn += self.token_ids[first_id : first_id + stretch.num_tokens]
+                continue
+            if drawn:
+                yield drawn
+                drawn = array("i")
+            yield note_for_model(stretch.text) if isinstance(stretch, Note) else self.text[at : at + stretch.num_chars]
+        if drawn:
+            yield drawn
 
     def text_for_model(self) -> str:
         """Return the text with its notes in place."""

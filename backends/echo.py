@@ -223,4 +223,4 @@ def _num_written(messages: tuple[Message, ...]) -> int:
     if not messages or messages[-1].role != "assistant":
         return 0
     last = messages[-1]
-    return len(last.token_ids) if last.token_ids is not None else len(_pieces_of(last))
+    return last.num_drawn_tokens if last.known_pieces is not None else len(_pieces_of(last))

@@ -39,7 +39,8 @@ class TextChunk:
     token_ids: tuple[int, ...]
 
 
-FinishReason = Literal["stop", "length", "cancelled", "error"]
+FinishReason = Literal["stop", "length", "cancelled", "error", "time", "loop"]
+"""Backends report the first four; the app adds the last two, for a run it stops for its time or for repeating itself."""
 
 
 @dataclass(frozen=True)

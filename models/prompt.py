@@ -30,6 +30,7 @@ def build_prompt(
     bos_id: int | None,
     adds_bos: bool,
     decode: Decode | None = None,
+    raw: bool = False,
 ) -> list[int]:
     """Return the ids of a chat, ready for the next reply.
 
@@ -37,20 +38,24 @@ def build_prompt(
     Without a template (a base model) the texts simply follow one another.
 
     Args:
-        messages: oldest first; replies with `token_ids` are spliced in as those where the template leaves them whole.
+        messages: oldest first; replies with ids are spliced in as those where the template leaves them whole.
         template: None for a base model.
         encode: see `Encode`.
         bos_id: the token that begins a sequence; None where there is none.
         adds_bos: whether the model expects it; it is put first unless the template wrote it, and nowhere else.
         decode: text of ids. Where it is given, ids that say more than their message's text (it was cut at a stop
             string, or edited) give way to the text.
+        raw: the texts follow one another with nothing between them, whatever the template.
 
     Raises:
         BadRequestError: the template refuses these messages.
     """
     if decode is not None:
         messages = [_with_honest_ids(message, decode) for message in messages]
-    pieces = _continued_text(messages) if template is None else _chat_pieces(messages, template)
+    if raw or template is None:
+        pieces = _continued_text(messages, "" if raw else _TURN_BREAK)
+    else:
+        pieces = _chat_pieces(messages, template)
     ids = _encode_pieces(pieces, encode)
     if adds_bos and bos_id is not None and ids[:1] != [bos_id]:
         ids.insert(0, bos_id)
@@ -95,24 +100,24 @@ def _text_of_part(part: object) -> str:
             raise BadRequestError(f"A message part has no type: {part!r}.")
 
 
-def _continued_text(messages: Sequence[Message]) -> list[str | tuple[int, ...]]:
-    """Return the texts one after the other, with a blank line wherever someone else's text ends and a new one begins.
+def _continued_text(messages: Sequence[Message], turn_break: str) -> list[str | tuple[int, ...]]:
+    """Return the texts one after the other, with `turn_break` wherever someone else's text ends and a new one begins.
 
     Only a user's text flows straight into the reply that continues it.
     """
     pieces: list[str | tuple[int, ...]] = []
     for place, message in enumerate(messages):
         if place and not (message.role == "assistant" and messages[place - 1].role == "user"):
-            pieces.append(_TURN_BREAK)
-        pieces.append(message.text if message.token_ids is None else message.token_ids)
+            pieces.append(turn_break)
+        pieces.extend(message.known_pieces or (message.text,))
     return pieces
 
 
 def _chat_pieces(messages: Sequence[Message], template: ChatTemplate) -> list[str | tuple[int, ...]]:
     """Return the rendered chat, cut where replies are known as ids."""
-    known = {place: message.token_ids for place, message in enumerate(messages) if message.token_ids}
+    known = [place for place, message in enumerate(messages) if message.known_pieces]
     plain = _render(messages, template)
-    for places in (list(known), [place for place in known if _stays_whole(messages, template, plain, [place])]):
+    for places in (known, [place for place in known if _stays_whole(messages, template, plain, [place])]):
         if places and (pieces := _spliced(messages, template, plain, places)) is not None:
             return pieces
     return [plain]
@@ -143,9 +148,9 @@ def _spliced(
     texts: list[str] = []
     for marker, place in zip(markers, places, strict=True):
         before, found, rest = rest.partition(marker)
-        if not found or (token_ids := messages[place].token_ids) is None:
+        if not found or (known := messages[place].known_pieces) is None:
             return None
-        pieces += [before, token_ids]
+        pieces += [before, *known]
         texts += [before, messages[place].text]
     return [*pieces, rest] if "".join([*texts, rest]) == plain else None
 

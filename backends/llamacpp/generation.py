@@ -71,7 +71,7 @@ class LlamaCppBackend:
         self._model.close()
 
     def generate(self, request: GenerationRequest, cancelled: Cancelled) -> Iterator[Event]:
-        prompt = self._prompt(request.messages)
+        prompt = self._prompt(request.messages, request.raw)
         with closing(Reply(self._model, request, prompt)) as reply:
             yield from self._prefill(prompt, cancelled)
             reason = self._end_reason(reply, cancelled)
@@ -93,9 +93,9 @@ class LlamaCppBackend:
         """See `backends.contract.ScoresText`; what was in the cache is forgotten."""
         return token_losses(self._context, self._sequence, self._prompts.plain_ids(text), cancelled)
 
-    def _prompt(self, messages: Sequence[Message]) -> list[int]:
+    def _prompt(self, messages: Sequence[Message], raw: bool) -> list[int]:
         """Return the prompt's ids, and make sure that the context holds what they pin."""
-        prompt = self._prompts.ids(messages)
+        prompt = self._prompts.ids(messages, raw)
         if not prompt:
             raise BadRequestError(
                 "The prompt is empty, and this model has no token to begin a text with.", "Write something."

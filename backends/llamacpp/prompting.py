@@ -22,10 +22,14 @@ class Prompts:
         self._model = model
         self._template = template
 
-    def ids(self, messages: Sequence[Message]) -> list[int]:
-        """Return the prompt of a chat; of no messages, the token that begins a text, if the model has one."""
+    def ids(self, messages: Sequence[Message], raw: bool = False) -> list[int]:
+        """Return the prompt of a chat; of no messages, the token that begins a text, if the model has one.
+
+        Args:
+            raw: put the texts together without the template.
+        """
         model = self._model
-        return build_prompt(messages, self._template, model.encode, model.bos_id, model.adds_bos)
+        return build_prompt(messages, self._template, model.encode, model.bos_id, model.adds_bos, raw=raw)
 
     def plain_ids(self, text: str) -> list[int]:
         """Return a text as it stands, with the token that begins one where the model has it and no template."""

@@ -16,7 +16,7 @@ from backends.draws import fresh_seed, uniform
 from backends.events import FinishReason
 from backends.llamacpp.library import Model
 from backends.llamacpp.sampling import RecentTokens, Sampler
-from backends.requests import GenerationRequest
+from backends.requests import GenerationRequest, Message
 from backends.stop_strings import StopMatcher
 
 _PRIMING_TOKENS = 16
@@ -37,19 +37,19 @@ class Reply:
 
     def __init__(self, model: Model, request: GenerationRequest, prompt: Sequence[int]) -> None:
         sampling = request.sampling
-        earlier = continued_ids(request)
+        earlier = continued_message(request)
         self.seed = fresh_seed() if sampling.seed is None else sampling.seed
         self.num_tokens = 0
         self._model = model
         self._max_tokens = request.max_new_tokens
-        self._num_earlier = len(earlier)
+        self._num_earlier = earlier.num_drawn_tokens if earlier else 0
         recent = prompt if sampling.repetition_window is None else prompt[-sampling.repetition_window :]
         self._recent = RecentTokens(sampling.repetition_window, recent)
         banned = model.end_ids if request.ignore_end else ()
         self._sampler = Sampler(sampling, model.vocab_size, self._recent, banned)
         self._stops = StopMatcher(request.stop)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        for token in earlier[-_PRIMING_TOKENS:]:
+        for token in _last_ids(earlier)[-_PRIMING_TOKENS:]:
             self._decoder.decode(model.piece(token))
 
     def close(self) -> None:
@@ -77,7 +77,13 @@ class Reply:
         return "length" if self._max_tokens is not None and self.num_tokens >= self._max_tokens else None
 
 
-def continued_ids(request: GenerationRequest) -> tuple[int, ...]:
-    """Return the ids of the reply that the request continues; empty if it starts one."""
+def continued_message(request: GenerationRequest) -> Message | None:
+    """Return the reply that the request continues; None if it starts one."""
     last = request.messages[-1] if request.messages else None
-    return (last.token_ids or ()) if last and last.role == "assistant" else ()
+    return last if last and last.role == "assistant" else None
+
+
+def _last_ids(message: Message | None) -> tuple[int, ...]:
+    """Return the ids a message ends with; none if it ends with typed text, which is whole characters."""
+    pieces = message.known_pieces if message else None
+    return pieces[-1] if pieces and not isinstance(pieces[-1], str) else ()

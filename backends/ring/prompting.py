@@ -27,14 +27,18 @@ class Prompts:
     def has_template(self) -> bool:
         return self._template is not None
 
-    def ids(self, messages: Sequence[Message]) -> list[int]:
+    def ids(self, messages: Sequence[Message], raw: bool = False) -> list[int]:
         """Return the prompt of a chat.
+
+        Args:
+            raw: put the texts together without the template.
 
         Raises:
             BadRequestError: it comes to no token at all, or the template refuses the chat.
         """
         tokenizer = self.tokenizer
-        prompt = build_prompt(messages, self._template, tokenizer.encode, tokenizer.bos_id, tokenizer.adds_bos)
+        template, bos_id, adds_bos = self._template, tokenizer.bos_id, tokenizer.adds_bos
+        prompt = build_prompt(messages, template, tokenizer.encode, bos_id, adds_bos, raw=raw)
         if not prompt:
             raise BadRequestError(
                 "The prompt is empty, and this model has no token to begin a text with.", "Write something."

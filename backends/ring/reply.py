@@ -55,4 +55,4 @@ class Reply:
 def _num_continued(request: GenerationRequest) -> int:
     """Return how many tokens of the reply were drawn before; 0 if the request starts one."""
     last = request.messages[-1] if request.messages else None
-    return len(last.token_ids or ()) if last is not None and last.role == "assistant" else 0
+    return last.num_drawn_tokens if last is not None and last.role == "assistant" else 0

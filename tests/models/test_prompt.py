@@ -194,3 +194,21 @@ def test_content_in_parts_gives_the_prompt_of_the_plain_text(content: object, te
 def test_content_that_is_not_text_is_refused_by_name(content: object, said: str) -> None:
     with pytest.raises(BadRequestError, match=said):
         text_of(content)
+
+
+@pytest.mark.parametrize("source", [CHATML, GEMMA2, None], ids=["chatml", "gemma", "base"])
+def test_a_reply_that_a_person_wrote_in_keeps_its_ids_around_what_was_typed(source: str | None) -> None:
+    first, last = BYTES.encode("Once upo"), BYTES.encode("wn hill")
+    mended = Message("assistant", "Once upon a towwn hill", pieces=(tuple(first), "n a tow", tuple(last)))
+    ids = prompt([Message("user", "Tell."), mended], source)
+    assert ids[-len(last) :] == last
+    typed = BYTES.encode("n a tow")
+    assert ids[-len(last) - len(typed) : -len(last)] == typed
+    assert ids[-len(last) - len(typed) - len(first) : -len(last) - len(typed)] == first
+    assert mended.num_drawn_tokens == len(first) + len(last)
+
+
+def test_raw_texts_follow_each_other_with_nothing_between_whatever_the_template() -> None:
+    messages = [Message("user", "<|im_sta"), Message("assistant", "one", (7, 8)), Message("user", "two")]
+    ids = build_prompt(messages, template(CHATML), BYTES.encode, BYTES.bos_id, True, raw=True)
+    assert ids == [BYTES.bos_id, *BYTES.encode("<|im_sta"), 7, 8, *BYTES.encode("two")]
