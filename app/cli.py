@@ -1,4 +1,4 @@
-"""The `ringside` command: `chat` (default), `generate`, `models`.
+"""The `ringside` command: `chat` (default), `generate`, `models`, and the proof (`app.proof.commands`).
 
 Importing this module loads no engine library and no web framework; each command imports what it needs.
 """
@@ -10,6 +10,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from app.proof import commands as proof
 from backends.errors import RingsideError
 from backends.requests import CachePolicy
 
@@ -187,3 +188,6 @@ def _fail(error: Exception, as_json: bool) -> NoReturn:
     else:
         typer.echo(f"Error: {error}", err=True)
     raise typer.Exit(1)
+
+
+proof.register(cli)

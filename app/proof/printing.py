@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import json
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar, cast
 
 import typer
 from rich import box
@@ -16,8 +15,6 @@ from rich.table import Table as RichTable
 
 from app.proof.report import Report, Table, write
 from backends.errors import RingsideError
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def show(report: Report, output: Path | None, as_json: bool) -> None:
@@ -35,22 +32,23 @@ def show(report: Report, output: Path | None, as_json: bool) -> None:
             note(f"Wrote {path}")
 
 
-def guarded(command: Command) -> Command:
-    """Let a command end with one sentence and exit code 1 where a person can act on what went wrong."""
+@contextmanager
+def errors_shown(as_json: bool) -> Iterator[None]:
+    """End with one sentence and exit code 1 where a person can act on what went wrong."""
+    try:
+        yield
+    except (RingsideError, ValueError) as error:
+        if as_json:
+            hint = error.hint if isinstance(error, RingsideError) else ""
+            print_json({"event": "error", "error": getattr(error, "message", str(error)), "hint": hint})
+        else:
+            note(f"Error: {error}")
+        raise typer.Exit(1) from None
 
-    @functools.wraps(command)
-    def run(*arguments: Any, **options: Any) -> Any:
-        try:
-            return command(*arguments, **options)
-        except (RingsideError, ValueError) as error:
-            if options.get("as_json"):
-                hint = error.hint if isinstance(error, RingsideError) else ""
-                print_json({"event": "error", "error": getattr(error, "message", str(error)), "hint": hint})
-            else:
-                note(f"Error: {error}")
-            raise typer.Exit(1) from None
 
-    return cast("Command", run)
+def print_text(text: str) -> None:
+    """Print lines as they are."""
+    Console(highlight=False).print(text, markup=False)
 
 
 def note(text: str) -> None:

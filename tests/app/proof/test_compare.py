@@ -180,7 +180,7 @@ def test_stopping_keeps_what_was_measured() -> None:
 def test_the_command_prints_an_outcome_a_line_and_writes_the_page(tmp_path: Path) -> None:
     cli = Typer()
     register(cli)
-    arguments = ["compare", "none", "--backend", "echo", "-n", "200", "--json", "-o", str(tmp_path / "out.html")]
+    arguments = ["compare", "--backend", "echo", "-n", "200", "--json", "-o", str(tmp_path / "out.html")]
     result = CliRunner().invoke(cli, [*arguments, "-r", "rate=2000", "-r", "rate=2000,policy=full"])
     assert result.exit_code == 0, result.output
     labels = [json.loads(line)["label"] for line in result.stdout.splitlines()]
