@@ -90,7 +90,7 @@ class RingBackend:
             OutOfMemoryError: memory ran out; the cache is dropped.
             RingsideError: the model's output is not a number.
         """
-        prompt = self._prompts.ids(request.messages)
+        prompt = self._prompts.ids(request.messages, request.raw)
         self._pin(request)
         failure: OutOfMemoryError | None = None
         try:
