@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from models.cache_plan import ChunkPlan, DecodePlan, Plan
-from models.ring_cache import KVCache, LayerCache
+from models.layer_cache import LayerCache
+from models.ring_cache import KVCache
 
 
 def with_layers(layer_class: type[LayerCache]) -> type[KVCache]:
