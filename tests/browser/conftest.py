@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,49 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-_CHROMIUM_ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-quic",
-]
-
-
-@dataclass
-class Ringside:
-    """A running `ringside chat` with a home folder of its own."""
-
-    home: Path
-    arguments: tuple[str, ...]
-    url: str = ""
-    process: subprocess.Popen[str] | None = None
-    log: Path = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.log = self.home / "server.log"
-
-    def start(self) -> None:
-        """Start and wait for the line that names the address."""
-        port = ["--port", self.url.rstrip("/").rpartition(":")[2]] if self.url else []
-        command = [sys.executable, "-m", "app", "chat", "--no-browser", "--json", *port, *self.arguments]
-        environment = {**os.environ, "RINGSIDE_HOME": str(self.home), "OMP_NUM_THREADS": "1"}
-        with self.log.open("a") as log:
-            self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, f"it did not start:\n{self.log.read_text()}"
-        self.url = json.loads(line)["url"]
-
-    def stop(self, number: int = signal.SIGTERM) -> int:
-        """End it; return the exit code."""
-        assert self.process is not None
-        self.process.send_signal(number)
-        return self.process.wait(timeout=30)
-
+from tests.browser.driving import Ringside, chromium_path, launch_arguments
 
 StartRingside = Callable[..., Ringside]
 
@@ -83,10 +35,8 @@ def start_ringside(tmp_path: Path) -> Iterator[StartRingside]:
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
-    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert executable, "these tests drive Chromium; install it (on Debian: apt-get install chromium)"
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=_CHROMIUM_ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=chromium_path(), args=launch_arguments())
         yield browser
         browser.close()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import urllib.request
 from typing import Any
 
@@ -11,6 +10,8 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import NewTab, StartRingside, Tab
+from tests.browser.driving import SHOWN_TEXT
+from tests.browser.driving import words as words
 
 pytestmark = pytest.mark.browser
 
@@ -23,12 +24,7 @@ def stored_text(url: str, tab: Tab) -> str:
 
 
 def shown_text(tab: Tab) -> str:
-    return str(tab.reply().evaluate("element => element.textContent"))
-
-
-def words(text: str) -> list[str]:
-    """Return the words of a text, which Markdown leaves in place; the word on the buttons is left out."""
-    return [word for word in re.findall(r"[^\W\d_]+", text) if word != "Copy"]
+    return str(tab.reply().evaluate(SHOWN_TEXT))
 
 
 def test_a_reply_streams_with_its_figures_and_ends(start_ringside: StartRingside, new_tab: NewTab) -> None:

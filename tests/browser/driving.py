@@ -1,0 +1,87 @@
+"""The application as a process, and how Chromium is started: shared by the browser tests and the benchmark."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_CHROMIUM_ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-quic",
+]
+
+
+@dataclass
+class Ringside:
+    """A running `ringside chat` with a home folder of its own."""
+
+    home: Path
+    arguments: tuple[str, ...]
+    url: str = ""
+    process: subprocess.Popen[str] | None = None
+    log: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.log = self.home / "server.log"
+
+    def start(self) -> None:
+        """Start and wait for the line that names the address."""
+        port = ["--port", self.url.rstrip("/").rpartition(":")[2]] if self.url else []
+        command = [sys.executable, "-m", "app", "chat", "--no-browser", "--json", *port, *self.arguments]
+        environment = {**os.environ, "RINGSIDE_HOME": str(self.home), "OMP_NUM_THREADS": "1"}
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, f"it did not start:\n{self.log.read_text()}"
+        self.url = json.loads(line)["url"]
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """End it; return the exit code."""
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(timeout=30)
+
+
+SHOWN_TEXT = """
+reply => {
+  const pieces = [];
+  const walker = document.createTreeWalker(reply, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const { currentNode } = walker;
+    if (!currentNode.parentElement.closest('button')) pieces.push(currentNode.data);
+  }
+  return pieces.join(' ');
+}
+"""
+"""Script that returns the text of a reply's element, what is off the screen included and buttons left out."""
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text, which Markdown leaves in place and in order."""
+    return re.findall(r"[^\W\d_]+", text)
+
+
+def chromium_path() -> str:
+    """Return where Chromium is; AssertionError says how to get it."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert path, "this drives Chromium; install it (on Debian: apt-get install chromium)"
+    return path
+
+
+def launch_arguments() -> list[str]:
+    """Return switches for a browser without a sandbox, a GPU or business of its own."""
+    return list(_CHROMIUM_ARGUMENTS)
