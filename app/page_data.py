@@ -23,6 +23,7 @@ def chat_data(chat: Chat, *, writing: bool = False) -> Json:
         "id": chat.id,
         "title": chat.title,
         "pinned": chat.pinned,
+        "folder": chat.folder,
         "updated_at_s": chat.updated_at_s,
         "writing": writing,
     }

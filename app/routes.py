@@ -17,6 +17,7 @@ from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Res
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
+from app.archive_routes import archive_routes
 from app.demo_run import start_demo
 from app.following import Event, Follower
 from app.outlook import outlook
@@ -67,6 +68,7 @@ def add_routes(app: FastAPI, service: Service, stopping: Callable[[], bool] = la
         _chat_routes(service, transcripts),
         _reply_routes(service, transcripts),
         _model_routes(service),
+        archive_routes(service, assets_folder()),
         _stream_routes(service, transcripts, stopping),
     ):
         app.include_router(router, prefix="/app")
@@ -176,6 +178,11 @@ def _reply_routes(service: Service, transcripts: Transcripts) -> APIRouter:
     def text(message_id: int) -> Response:
         """Return the text exactly as kept; what copy buttons and downloads take."""
         return _exact(_text_source(service, message_id)(0))
+
+    @router.get("/{message_id}/place")
+    def place(message_id: int, offset: int) -> Json:
+        """Return the block that holds a character of the text (a search hit's), to be scrolled to."""
+        return {"block": transcripts.block_at(message_id, _text_source(service, message_id), offset)}
 
     @router.get("/{message_id}/code/{number}")
     def code(message_id: int, number: int) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,6 +70,13 @@ class Transcripts:
             )
         self._drop_unused()
         return sliced
+
+    def block_at(self, message_id: int, text_from: Callable[[int], str], offset: int) -> int:
+        """Return the index of the block that holds a character; beyond the finished ones, that of the open end."""
+        transcript, lock = self._entry(message_id)
+        with lock:
+            transcript.append(text_from(transcript.num_chars))
+            return bisect_right(transcript.blocks, offset, key=lambda block: block.end)
 
     def code(self, message_id: int, text_from: Callable[[int], str], number: int) -> str:
         """Return the text of a code frame. Raises IndexError if there is none of that number."""

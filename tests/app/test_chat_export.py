@@ -95,7 +95,7 @@ def test_a_long_reply_comes_in_sections_and_whole() -> None:
 def test_variants_that_are_not_on_screen_are_not_for_reading() -> None:
     chat = ArchivedChat("", (ArchivedMessage("user", "old draft"), ArchivedMessage("user", "new", follows=-1)))
     for format_ in ("md", "txt", "html"):
-        assert "old draft" not in file_of(chat, format_)  # type: ignore[arg-type]
+        assert "old draft" not in file_of(chat, format_)
     assert "old draft" in file_of(chat, "json")
 
 

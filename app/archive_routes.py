@@ -1,0 +1,113 @@
+"""Routes of search, folders, export, import and presets, under /app/. See `app.routes` for the rest."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from urllib.parse import quote
+
+from fastapi import APIRouter
+from fastapi.responses import Response, StreamingResponse
+from pydantic import BaseModel
+
+from app.chat_export import MEDIA_TYPES, ExportFormat, exported, file_name
+from app.chat_settings import to_json
+from app.page_data import Json, chat_data
+from app.service import Service
+
+
+class File(BaseModel):
+    """A file's text, with the name it has on the person's disk."""
+
+    name: str
+    content: str
+
+
+class Folder(BaseModel):
+    """Where to put a chat; empty takes it out of its folder."""
+
+    folder: str
+
+
+class Named(BaseModel):
+    """A preset to be saved under a name, from the settings of a chat (those of a new one if there is none)."""
+
+    name: str
+    chat: int | None = None
+
+
+def archive_routes(service: Service, assets: Path) -> APIRouter:
+    """Return the routes; `assets` holds the style sheets that exported HTML carries along."""
+    router = APIRouter()
+    for part in (_search_routes(service), _file_routes(service, assets), _preset_routes(service)):
+        router.include_router(part)
+    return router
+
+
+def _search_routes(service: Service) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/search")
+    def search(query: str, chat: int | None = None, message: int | None = None) -> Json:
+        """Return messages with hits: offsets in characters of the message's text, as `app.transcript` counts them."""
+        return {"messages": [asdict(found) for found in service.library.search(query, chat, message)]}
+
+    @router.put("/chats/{chat_id}/folder")
+    def file(chat_id: int, wanted: Folder) -> Json:
+        return chat_data(service.library.file_chat(chat_id, wanted.folder))
+
+    return router
+
+
+def _file_routes(service: Service, assets: Path) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/chats/{chat_id}/export.{format_}")
+    def export(chat_id: int, format_: ExportFormat) -> Response:
+        chat = service.library.archived(chat_id)
+        headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(file_name(chat, format_), safe='')}"}
+        media_type = f"{MEDIA_TYPES[format_]}; charset=utf-8"
+        return StreamingResponse(exported(chat, format_, assets), media_type=media_type, headers=headers)
+
+    @router.post("/import")
+    def import_(file: File) -> Json:
+        return {"chats": [chat_data(chat) for chat in service.library.import_chats(file.name, file.content)]}
+
+    return router
+
+
+def _preset_routes(service: Service) -> APIRouter:
+    router = APIRouter(prefix="/presets")
+    presets = service.library.presets
+
+    @router.get("")
+    def names() -> Json:
+        return {"names": presets.names()}
+
+    @router.post("")
+    def save(wanted: Named) -> Json:
+        return {"name": presets.save(wanted.name, service.settings(wanted.chat))}
+
+    @router.post("/import")
+    def add(file: File) -> Json:
+        return {"name": presets.add(file.name, file.content)}
+
+    @router.get("/{name}")
+    def text(name: str) -> Response:
+        """Return the preset's file."""
+        headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(f'{name}.toml', safe='')}"}
+        return Response(presets.text(name), media_type="application/toml", headers=headers)
+
+    @router.post("/{name}/apply")
+    def apply(name: str, chat: int | None = None) -> Response:
+        """Change a chat's settings (those of new ones if there is none) to what the preset says; return them."""
+        settings = presets.apply(name, service.settings(chat))
+        service.apply_settings(settings, chat)
+        return Response(to_json(settings), media_type="application/json")
+
+    @router.delete("/{name}")
+    def delete(name: str) -> Json:
+        presets.delete(name)
+        return {}
+
+    return router

@@ -1,0 +1,73 @@
+"""What is done with many chats or whole ones: searching them, putting them in folders, exporting and importing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.archive import Archive, ArchivedChat
+from app.chat_import import read_chats
+from app.input_rules import clean_text
+from app.presets import Presets
+from app.search_index import FoundMessage, SearchIndex
+from app.store import Chat, Store
+from backends.errors import BadRequestError
+
+MAX_FOLDER_CHARS = 60
+
+
+class Library:
+    """The kept chats of one store, beside the conversation that goes on. Thread-safe; `close` it before the store.
+
+    Args:
+        folder: the data folder; presets are kept in it as files.
+
+    Attributes:
+        presets: settings under names.
+    """
+
+    def __init__(self, store: Store, folder: Path) -> None:
+        self._store = store
+        self._archive = Archive(store.database)
+        self._index = SearchIndex(store.path)
+        self.presets = Presets(folder / "presets")
+        self.catch_up_soon()
+
+    def search(self, query: str, chat_id: int | None = None, message_id: int | None = None) -> list[FoundMessage]:
+        """Return the messages that hold all the words, newest first; see `SearchIndex.search`."""
+        return self._index.search(clean_text(query), chat_id, message_id)
+
+    def catch_up_soon(self) -> None:
+        """Index in the background what was written since the last time."""
+        self._index.catch_up_soon()
+
+    def file_chat(self, chat_id: int, folder: str) -> Chat:
+        """Put a chat into a folder, which begins to be with its first chat; an empty name takes it out."""
+        folder = " ".join(clean_text(folder).split())
+        if len(folder) > MAX_FOLDER_CHARS:
+            raise BadRequestError(
+                f"A folder's name has at most {MAX_FOLDER_CHARS} characters.", "Choose a shorter one."
+            )
+        self._store.file_chat(chat_id, folder)
+        return self._store.chat(chat_id)
+
+    def archived(self, chat_id: int) -> ArchivedChat:
+        """Return a whole chat for export. Raises BadRequestError if it is gone."""
+        return self._archive.chat(chat_id)
+
+    def archived_chats(self) -> list[ArchivedChat]:
+        """Return all chats for export, oldest first."""
+        return [self._archive.chat(chat_id) for chat_id in self._archive.chat_ids()]
+
+    def import_chats(self, name: str, content: bytes | str) -> list[Chat]:
+        """Add the chats of a file, all or none; see `read_chats`.
+
+        Raises:
+            BadRequestError: it is not a file of chats; in one sentence.
+        """
+        added = self._archive.add(read_chats(name, content))
+        self.catch_up_soon()
+        return [self._store.chat(chat_id) for chat_id in added]
+
+    def close(self) -> None:
+        """Stop indexing. Twice is fine."""
+        self._index.close()
