@@ -7,7 +7,6 @@ the last one first.
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -69,6 +68,10 @@ class ChatTree:
         for node in nodes.values():
             by_parent.setdefault(node.parent_id, []).append(node.id)
         return {each: by_parent[nodes[each].parent_id] for each in self.path(chat_id) if each in nodes}
+
+    def holds(self, message_id: int) -> bool:
+        """Tell whether a message is there and not deleted."""
+        return bool(self._database.read("SELECT 1 FROM messages WHERE id = ? AND set_aside = 0", message_id))
 
     # Walking
 
@@ -167,8 +170,8 @@ class ChatTree:
             else:
                 self._set_leaf(chat_id, node.parent_id)
 
-    def undo(self, chat_id: int) -> StepKind:
-        """Take back the last step; return what it was. Raises BadRequestError if there is none."""
+    def undo(self, chat_id: int) -> tuple[StepKind, int | None]:
+        """Take back the last step; return its kind and message. Raises BadRequestError if there is none."""
         with self._database.writing() as connection:
             rows = self._database.read(f"{_SELECT_STEP} WHERE chat_id = ? ORDER BY id DESC LIMIT 1", chat_id)
             if not rows:
@@ -182,7 +185,7 @@ class ChatTree:
             connection.execute("UPDATE messages SET set_aside = 0 WHERE set_aside = ?", (step_id,))
             connection.execute("DELETE FROM steps WHERE id = ?", (step_id,))
             self._set_leaf(chat_id, leaf_id)
-        return kind  # type: ignore[no-any-return]
+        return kind, message_id
 
     def num_steps(self, chat_id: int) -> int:
         """Return how many steps can be undone."""
@@ -213,26 +216,6 @@ class ChatTree:
                 connection.execute("DELETE FROM messages WHERE set_aside = ?", (old_id,))
                 connection.execute("DELETE FROM steps WHERE id = ?", (old_id,))
         return step_id
-
-
-def link_in_a_row(connection: sqlite3.Connection, chat_id: int) -> None:
-    """Make a path of messages that were inserted from elsewhere without parents, in the order of their ids.
-
-    Those marked as set aside become variants beside what replaced them, as in the store's migration to trees.
-    """
-    connection.execute(
-        """UPDATE messages SET parent_id = (
-               SELECT max(earlier.id) FROM messages AS earlier
-               WHERE earlier.chat_id = messages.chat_id AND earlier.id < messages.id
-                   AND CASE messages.role WHEN 'assistant' THEN earlier.role = 'user' ELSE earlier.set_aside = 0 END)
-           WHERE chat_id = ?""",
-        (chat_id,),
-    )
-    connection.execute(
-        "UPDATE chats SET leaf_id = (SELECT max(id) FROM messages WHERE chat_id = chats.id AND set_aside = 0) WHERE id = ?",
-        (chat_id,),
-    )
-    connection.execute("UPDATE messages SET set_aside = 0 WHERE chat_id = ?", (chat_id,))
 
 
 def stale() -> BadRequestError:

@@ -6,9 +6,21 @@ While a reply is written in the middle of a text, what stands behind it waits he
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from app.content import Content, pack_layout, unpack_layout
 from app.database import Database, packed_ids, unpacked_ids
+
+
+@dataclass(frozen=True)
+class Written:
+    """A piece of a reply to be kept: text with its ids from a character of the message on, or a note there."""
+
+    start_chars: int
+    text: str
+    token_ids: array[int]
+    note: str = ""
 
 
 class Journal:
@@ -17,16 +29,22 @@ class Journal:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def append(self, message_id: int, text: str, token_ids: array[int], start_chars: int = 0, note: str = "") -> None:
-        """Append a piece that begins `start_chars` into the message, or a note there; on disk when this returns."""
-        self._database.write(
-            "INSERT INTO journal (message_id, text, token_ids, start_chars, note) VALUES (?, ?, ?, ?, ?)",
-            message_id,
-            text,
-            packed_ids(token_ids),
-            start_chars,
-            note,
+    def append(self, message_id: int, pieces: Sequence[Written]) -> None:
+        """Append pieces; all on disk when this returns, or none. Raises StoreError."""
+        with self._database.writing() as connection:
+            connection.executemany(
+                "INSERT INTO journal (message_id, start_chars, text, token_ids, note) VALUES (?, ?, ?, ?, ?)",
+                [(message_id, each.start_chars, each.text, packed_ids(each.token_ids), each.note) for each in pieces],
+            )
+
+    def num_chars(self, message_id: int) -> int:
+        """Return the characters of a message so far."""
+        rows = self._database.read(
+            "SELECT start_chars, text FROM journal WHERE message_id = ? ORDER BY id DESC LIMIT 1", message_id
         )
+        if not rows:
+            rows = self._database.read("SELECT 0, text FROM messages WHERE id = ?", message_id)
+        return sum(start + len(text) for start, text in rows)
 
     def text(self, message_id: int, start: int, end: int) -> str:
         """Return the characters [start, end) of a message, as far as they are kept."""

@@ -39,8 +39,6 @@ class ReplyKeeper:
         self._run = run
         self._settings = settings
         self._clock = clock
-        self._num_chars = run.num_chars
-        self._num_tokens = run.num_tokens
         self._flushed_at_s = self._metrics_at_s = clock()
         self._ending: Ending | None = None
         self._done = False
@@ -58,8 +56,7 @@ class ReplyKeeper:
     def advanced(self, run: Run) -> None:
         """See `app.jobs.Keeper`."""
         now_s = self._clock()
-        num_new_chars = run.num_chars - self._num_chars
-        if num_new_chars >= FLUSH_CHARS or now_s - self._flushed_at_s >= FLUSH_S:
+        if run.num_unkept_chars >= FLUSH_CHARS or now_s - self._flushed_at_s >= FLUSH_S:
             self._flushed_at_s = now_s
             self._try(self._flush)
         if now_s - self._metrics_at_s >= METRICS_S:
@@ -77,11 +74,10 @@ class ReplyKeeper:
             self._done = self._try(self._finish)
 
     def _flush(self) -> None:
-        text, token_ids = self._run.unkept(self._num_chars, self._num_tokens)
-        if text or token_ids:
-            self._store.append(self._run.message_id, text, token_ids)
-            self._num_chars += len(text)
-            self._num_tokens += len(token_ids)
+        pieces = self._run.unkept()
+        if pieces:
+            self._store.journal.append(self._run.message_id, pieces)
+            self._run.let_go(len(pieces))
 
     def _keep_metrics(self) -> None:
         record = self._run.metrics()

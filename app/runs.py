@@ -1,7 +1,8 @@
 """A run: one reply being written. It belongs to the server; any number of followers read it by offset.
 
 The engine's thread is the only writer. Followers may come late, from any offset, from threads or from asyncio;
-a slow one gets larger pieces and holds nobody up.
+a slow one gets larger pieces and holds nobody up. What the keeper of the reply has brought to the store is let go here
+and read from there, so that a run takes the same memory however long it gets.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from app.journal import Written
 from app.metrics import MetricsRecord, MetricsRecorder, Sample, Summary
 from app.textlog import TextLog
 from app.worker_messages import Update
@@ -22,6 +24,12 @@ from backends.contract import LoadedModel
 from backends.events import FinishReason, LoadProgress, PrefillProgress
 
 RunStatus = Literal["queued", "loading", "prefill", "running", "finished"]
+
+HELD_CHARS = 16_384
+"""Kept text that is held all the same: followers that are up to date read it without asking the store."""
+
+PIECE_CHARS = 4_096
+"""A piece to be kept is no longer than this and one report."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +97,9 @@ class Run:
 
     Args:
         chat_id, message_id: where the reply is kept.
-        text, token_ids, metrics: of the reply so far, if it is being continued.
+        num_chars, num_tokens, metrics: of the reply so far, if it is being continued.
+        read_kept: returns the characters [start, end) of the message from where they are kept; needed for what the run
+            started with, and for what `let_go` says is kept.
         clock: seconds, for the figures.
     """
 
@@ -98,9 +108,10 @@ class Run:
         chat_id: int,
         message_id: int,
         *,
-        text: str = "",
-        token_ids: array[int] | None = None,
+        num_chars: int = 0,
+        num_tokens: int = 0,
         metrics: MetricsRecord | None = None,
+        read_kept: Callable[[int, int], str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.id = uuid.uuid4().hex
@@ -108,8 +119,10 @@ class Run:
         self.message_id = message_id
         self._changed = threading.Condition()
         self._version = 0
-        self._text = TextLog(text)
-        self._token_ids = array("i", token_ids or ())
+        self._text = TextLog(num_chars=num_chars)
+        self._num_tokens = num_tokens
+        self._read_kept = read_kept
+        self._unkept: list[Written] = []
         self._metrics = MetricsRecorder(clock, metrics)
         self._state = _State()
         self._wakers: set[Callable[[], None]] = set()
@@ -118,15 +131,16 @@ class Run:
 
     def view(self, offset: int = 0) -> RunView:
         """Return the state and the text from `offset` on; an offset beyond the end gives no text."""
+        older = self._older_text(offset)
         with self._changed:
             state, ending = self._state, self._state.ending or Ending("error")
             return RunView(
                 version=self._version,
                 status=state.status,
                 offset=offset,
-                text=self._text.text_from(offset),
+                text=older + self._text_here(offset + len(older)),
                 num_chars=self._text.num_chars,
-                num_tokens=len(self._token_ids),
+                num_tokens=self._num_tokens,
                 summary=self._metrics.summary(),
                 queue_position=state.queue_position,
                 load_progress=state.load_progress,
@@ -141,8 +155,9 @@ class Run:
 
     def text_from(self, offset: int) -> str:
         """Return the text from `offset` on."""
+        older = self._older_text(offset)
         with self._changed:
-            return self._text.text_from(offset)
+            return older + self._text_here(offset + len(older))
 
     @property
     def text(self) -> str:
@@ -157,12 +172,17 @@ class Run:
     @property
     def num_tokens(self) -> int:
         """Tokens so far, earlier stretches included."""
-        return len(self._token_ids)
+        return self._num_tokens
 
-    def unkept(self, num_chars: int, num_tokens: int) -> tuple[str, array[int]]:
-        """Return the text and the ids after those counts, of one moment."""
+    @property
+    def num_unkept_chars(self) -> int:
+        """Characters that nobody has kept yet."""
+        return self._text.num_chars - self._unkept[0].start_chars if self._unkept else 0
+
+    def unkept(self) -> tuple[Written, ...]:
+        """Return what nobody has kept yet, in order."""
         with self._changed:
-            return self._text.text_from(num_chars), self._token_ids[num_tokens:]
+            return tuple(self._unkept)
 
     @property
     def version(self) -> int:
@@ -254,10 +274,16 @@ class Run:
                 self._state = replace(self._state, prefill=update.prefill)
             if update.token_ids and self._state.status != "running":
                 self._state = replace(self._state, status="running")
-            self._text.append(update.text)
-            self._token_ids.extend(update.token_ids)
+            self._add(update.text, update.token_ids)
             self._metrics.advance(update)
             self._notify()
+
+    def let_go(self, num_pieces: int) -> None:
+        """Take the first pieces of `unkept` as kept: `read_kept` gives their text from now on."""
+        with self._changed:
+            del self._unkept[:num_pieces]
+            if self._read_kept is not None:
+                self._text.let_go(self._text.num_chars - self.num_unkept_chars - HELD_CHARS)
 
     def ask_to_stop(self) -> None:
         """Note that a stop was asked for."""
@@ -275,6 +301,30 @@ class Run:
                 return
             self._metrics.end(time_s)
         self._set(status="finished", ending=ending, queue_position=None, load_progress=None)
+
+    def _add(self, text: str, token_ids: tuple[int, ...]) -> None:
+        if not text and not token_ids:
+            return
+        last = self._unkept[-1] if self._unkept else None
+        if last is None or last.note or len(last.text) >= PIECE_CHARS:
+            self._unkept.append(Written(self._text.num_chars, text, array("i", token_ids)))
+        else:
+            last.token_ids.extend(token_ids)
+            self._unkept[-1] = replace(last, text=last.text + text)
+        self._text.append(text)
+        self._num_tokens += len(token_ids)
+
+    def _older_text(self, offset: int) -> str:
+        """Return the text from `offset` up to what is held here; read without the lock, since kept text stays kept."""
+        return self._kept_text(offset, self._text.start)
+
+    def _text_here(self, offset: int) -> str:
+        """Return the text from `offset` on, with the little that may just have been let go. The lock is held."""
+        start = self._text.start
+        return self._kept_text(offset, start) + self._text.text_from(max(offset, start))
+
+    def _kept_text(self, start: int, end: int) -> str:
+        return self._read_kept(start, end) if self._read_kept is not None and 0 <= start < end else ""
 
     def _set(self, **changes: object) -> None:
         with self._changed:

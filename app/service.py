@@ -46,7 +46,8 @@ class Service:
         self._settings = settings
         self._store = store
         self._engine = engine
-        self._replies = Replies(store, engine, self.settings, lambda: self.library.catch_up_soon())
+        self.library = Library(store, settings.data_folder)
+        self._replies = Replies(store, engine, self.settings, self.library.catch_up_soon)
         self.editing = Editing(store, self._replies)
         self.notebooks = Notebooks(store, self._replies)
         self._new_chat = chat_settings_from(overrides or {}, self._last_used())
@@ -54,7 +55,6 @@ class Service:
         if num_cut := store.mark_running_as_cut():
             what = "A reply was" if num_cut == 1 else f"{num_cut} replies were"
             self._notices.append(f"{what} cut when Ringside last ended. Continue goes on from the last word.")
-        self.library = Library(store, settings.data_folder)
 
     @classmethod
     def open(cls, settings: Settings, overrides: Mapping[str, Any] | None = None) -> Service:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from app.chat_tree import ChatTree
 from app.content import Content, pack_layout
 from app.database import Database, packed_ids, row_id
-from app.journal import Journal
+from app.journal import Journal, Written
 from app.message_rows import SELECT_MESSAGE, message_from
 from app.message_rows import MessageStatus as MessageStatus
 from app.message_rows import StoredMessage as StoredMessage
@@ -176,9 +176,21 @@ class Store:
             message_id,
         )
 
+    def begin_growing(self, message_id: int, content: Content, behind: Content) -> None:
+        """Queue a message to be gone on with: after `content`, and in front of `behind` if it has any text."""
+        with self.database.writing() as connection:
+            self.tree.begin_growing(message_id)
+            if behind.text:
+                connection.execute(
+                    "UPDATE messages SET text = ?, token_ids = ?, layout = ? WHERE id = ?",
+                    (content.text, packed_ids(content.token_ids), pack_layout(content.layout), message_id),
+                )
+                self.journal.put_behind(message_id, behind)
+            self.mark(message_id, "queued")
+
     def append(self, message_id: int, text: str, token_ids: array[int]) -> None:
         """Append to a reply's journal; on disk when this returns."""
-        self.journal.append(message_id, text, token_ids)
+        self.journal.append(message_id, [Written(self.journal.num_chars(message_id), text, token_ids)])
 
     def finish(
         self, message_id: int, status: MessageStatus, finish_reason: str = "", error: str = "", seed: int | None = None

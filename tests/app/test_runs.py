@@ -4,6 +4,7 @@ import asyncio
 import threading
 from array import array
 
+from app.journal import Written
 from app.runs import Ending, Run
 from app.worker_messages import Update
 from backends.events import LoadProgress, PrefillProgress
@@ -24,12 +25,31 @@ def test_a_follower_that_comes_late_reads_from_any_offset() -> None:
 
 
 def test_a_continued_run_starts_with_what_the_message_held() -> None:
-    run = Run(1, 2, text="half a wo", token_ids=array("i", [4, 5]))
+    run = Run(1, 2, num_chars=9, num_tokens=2, read_kept=lambda start, end: "half a wo"[start:end])
     run.advance(update("rd", (6,)))
     assert run.text == "half a word"
+    assert (run.view(7).text, run.view(10).text) == ("word", "d")
     assert run.view().num_tokens == 3
-    text, token_ids = run.unkept(9, 2)
-    assert (text, list(token_ids)) == ("rd", [6])
+    assert run.unkept() == (Written(9, "rd", array("i", [6])),)
+
+
+def test_what_was_kept_is_let_go_and_read_from_where_it_is_kept() -> None:
+    kept: list[str] = []
+    run = Run(1, 2, read_kept=lambda start, end: "".join(kept)[start:end])
+    written = ""
+    for number in range(4_000):
+        piece = f"word {number} " * 5
+        written += piece
+        run.advance(update(piece, (number,)))
+        if number % 50 == 49:
+            pieces = run.unkept()
+            kept.extend(each.text for each in pieces)
+            run.let_go(len(pieces))
+        assert run.num_unkept_chars == len(written) - sum(map(len, kept))
+    assert run.text == written
+    for offset in (0, 1, len(written) // 2, len(written) - 20_000, len(written) - 1, len(written), len(written) + 9):
+        assert run.text_from(offset) == run.view(offset).text == written[offset:]
+    assert run._text.start > len(written) - 70_000
 
 
 def test_status_goes_from_the_queue_to_the_end() -> None:

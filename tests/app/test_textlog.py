@@ -35,9 +35,22 @@ def test_small_pieces_are_joined_so_that_a_long_text_has_few() -> None:
     log = TextLog()
     for _ in range(400_000):
         log.append("abcdef ")
-    assert len(log._pieces) <= 400_000 * 7 // 65_536 + 65_536 // 7 + 1
+    assert len(log._pieces) <= 400_000 * 7 // 16_384 + 16_384 // 7 + 1
 
 
 def test_a_negative_offset_is_refused() -> None:
     with pytest.raises(ValueError, match="offset -1 is negative"):
         TextLog("a").text_from(-1)
+
+
+def test_a_beginning_that_was_let_go_is_no_longer_held() -> None:
+    log = TextLog(num_chars=10)
+    for number in range(20_000):
+        log.append(f"word {number} ")
+    log.let_go(100_000)
+    assert 10 < log.start <= 100_000
+    assert log.text_from(100_000)[:4] == "".join(f"word {n} " for n in range(20_000))[99_990:99_994]
+    with pytest.raises(ValueError, match="lies before"):
+        log.text_from(log.start - 1)
+    log.let_go(10**9)
+    assert log.text_from(log.num_chars - 5) == "9999 "

@@ -1,0 +1,183 @@
+"""Replies being written: starts runs into messages of the store, keeps track of them, and shows messages as of now."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import replace
+
+from app.chat_settings import ChatSettings
+from app.content import Content
+from app.engine import Engine
+from app.jobs import Job
+from app.metrics import MetricsRecord
+from app.prompts import document_messages, prompt_messages
+from app.reply_keeper import ReplyKeeper
+from app.runs import Run
+from app.store import Store, StoredMessage
+from backends.draws import fresh_seed
+from backends.errors import BadRequestError
+from backends.requests import GenerationRequest
+
+_KEPT_RUNS = 4
+
+
+class Replies:
+    """The runs of one application.
+
+    Args:
+        settings_of: the settings of a chat.
+        before_writing: called before a reply begins or goes on.
+
+    Attributes:
+        lock: held over every change that must not meet another one.
+        num_edits: by message, changes other than growing at the end since the start of the application.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        engine: Engine,
+        settings_of: Callable[[int], ChatSettings],
+        before_writing: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.lock = threading.RLock()
+        self.num_edits: dict[int, int] = {}
+        self._store = store
+        self._engine = engine
+        self._settings_of = settings_of
+        self._before_writing = before_writing
+        self._runs: OrderedDict[str, Run] = OrderedDict()
+        self._keepers: list[ReplyKeeper] = []
+
+    # Starting and stopping
+
+    def begin(self, chat_id: int, message_id: int) -> Run:
+        """Queue a run that writes an empty message."""
+        return self._write(Run(chat_id, message_id, read_kept=self._kept_text(message_id)), None)
+
+    def go_on(self, message: StoredMessage, at: int | None = None) -> Run:
+        """Queue a run that goes on with a message from its very last token, or writes at a character inside it."""
+        content, behind = message.content, Content()
+        if at is not None and at < len(content.text):
+            content, behind = content.head(at), content.tail(at)
+            self.forget(message.id)
+        self._store.begin_growing(message.id, content, behind)
+        run = Run(
+            message.chat_id,
+            message.id,
+            num_chars=len(content.text),
+            num_tokens=len(content.token_ids),
+            metrics=self.metrics(message.id),
+            read_kept=self._kept_text(message.id),
+        )
+        return self._write(run, message)
+
+    def stop(self, chat_id: int) -> None:
+        """Stop what a chat is writing and cancel what it has waiting; twice is fine, nothing running is fine."""
+        for run in reversed(self.active(chat_id)):
+            self._engine.cancel(run)
+
+    def forget(self, message_id: int) -> None:
+        """Forget ended runs of a message whose text was changed otherwise: what they tell of it is no longer so."""
+        with self.lock:
+            self.num_edits[message_id] = self.num_edits.get(message_id, 0) + 1
+            for run in [run for run in self._runs.values() if run.message_id == message_id and run.finished]:
+                del self._runs[run.id]
+
+    def require_idle(self, chat_id: int) -> None:
+        """Raise BadRequestError if the chat is gone or a reply is being written in it."""
+        self._store.chat(chat_id)
+        if self.active(chat_id):
+            raise BadRequestError("A reply is being written in this chat.", "Stop it first.")
+
+    # Looking
+
+    def run(self, run_id: str) -> Run | None:
+        """Return a run that is waiting, running, or among the last few that ended; else None."""
+        with self.lock:
+            return self._runs.get(run_id)
+
+    def run_of_message(self, message_id: int) -> Run | None:
+        """Return the run that is writing, or a moment ago wrote, this message; else None."""
+        with self.lock:
+            return next((run for run in reversed(self._runs.values()) if run.message_id == message_id), None)
+
+    def active(self, chat_id: int | None = None) -> list[Run]:
+        """Return the waiting and running runs, of one chat or of all, in the order they will be served."""
+        return [run for run in self._engine.runs() if chat_id is None or run.chat_id == chat_id]
+
+    def as_of_now(self, message: StoredMessage) -> StoredMessage:
+        """Return a message with the text its run has written but not kept yet."""
+        if message.status not in ("queued", "running"):
+            return message
+        run = self.run_of_message(message.id)
+        if run is None or run.finished:
+            return self._store.message(message.id) or message
+        return replace(message, text=run.text)
+
+    def metrics(self, message_id: int) -> MetricsRecord | None:
+        """Return the series and summary of a reply, running or kept; None for a user's text or a reply without any."""
+        run = self.run_of_message(message_id)
+        if run is not None:
+            return run.metrics()
+        packed = self._store.metrics(message_id)
+        try:
+            return MetricsRecord.unpack(packed) if packed is not None else None
+        except ValueError:  # kept by another version: the text matters, its charts less
+            return None
+
+    def retry_leftovers(self) -> None:
+        """Write what could not be kept before: the disk was full, for one."""
+        with self.lock:
+            for keeper in self._keepers:
+                keeper.retry()
+            self._keepers = [keeper for keeper in self._keepers if keeper.is_needed]
+
+    def _write(self, run: Run, earlier: StoredMessage | None) -> Run:
+        self._before_writing()
+        with self.lock:
+            self.retry_leftovers()
+            settings = _with_seed(self._settings_of(run.chat_id), earlier)
+            keeper = ReplyKeeper(self._store, run, settings)
+            self._keepers.append(keeper)
+            self._runs[run.id] = run
+            self._forget_old_runs()
+        self._engine.submit(Job(run, settings.load, self._request_maker(settings, run), keeper))
+        return run
+
+    def _request_maker(self, settings: ChatSettings, run: Run) -> Callable[[], GenerationRequest]:
+        def make_request() -> GenerationRequest:
+            stored = self._store.messages_up_to(run.message_id)
+            is_raw = self._store.chat(run.chat_id).kind == "notebook"
+            messages = document_messages(stored[-1]) if is_raw else prompt_messages(settings.system_prompt, stored)
+            return GenerationRequest(
+                messages=messages,
+                sampling=settings.sampling,
+                stop=settings.stop,
+                max_new_tokens=settings.max_new_tokens,
+                ignore_end=settings.keep_writing,
+                raw=is_raw,
+            )
+
+        return make_request
+
+    def _kept_text(self, message_id: int) -> Callable[[int, int], str]:
+        return lambda start, end: self._store.journal.text(message_id, start, end)
+
+    def _forget_old_runs(self) -> None:
+        finished = [run.id for run in self._runs.values() if run.finished]
+        for run_id in finished[:-_KEPT_RUNS]:
+            del self._runs[run_id]
+
+
+def _with_seed(settings: ChatSettings, earlier: StoredMessage | None) -> ChatSettings:
+    """Fix the seed before anything is written, so that even a reply cut by a crash goes on with its own.
+
+    Stopping and continuing then writes what not stopping would have.
+    """
+    seed = settings.sampling.seed
+    if seed is None:
+        seed = earlier.seed if earlier is not None and earlier.seed is not None else fresh_seed()
+    return replace(settings, sampling=replace(settings.sampling, seed=seed))
