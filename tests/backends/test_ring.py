@@ -1,0 +1,297 @@
+"""The ring backend on tiny models: reuse of the cache, memory to the byte, and what happens when things fail."""
+
+from __future__ import annotations
+
+import gc
+import math
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from backends.errors import BadRequestError, OutOfMemoryError, RingsideError
+from backends.events import Event, Finished, PrefillProgress, TextChunk
+from backends.requests import CachePolicy, GenerationRequest, LoadRequest, Message, Sampling
+from backends.ring import generation, load
+from backends.ring.generation import RingBackend
+from backends.ring.sequence import CachedText
+from models.decoder import Decoder
+from models.model_files import ModelFiles
+from models.ring_cache import KVCache
+from models.sizing import kv_bytes, kv_held_bytes
+from tests.backends.tiny_gguf import write_tiny_gguf
+
+WINDOW = 8
+WILD = Sampling(temperature=1.0, top_k=None, top_p=1.0, seed=5)  # every difference of the logits shows in the text
+FIRST = "the-first-turn,-longer"  # no space: the tiny vocabulary spells one in three tokens
+
+
+@pytest.fixture(scope="module")
+def model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sliding (window 8) and full layers take turns; one token a byte."""
+    return write_tiny_gguf(tmp_path_factory.mktemp("ring") / "tiny.gguf", sliding_window=WINDOW, sliding_pattern=2)
+
+
+def open_backend(path: Path, policy: CachePolicy = CachePolicy.RING, **fields: Any) -> RingBackend:
+    fields = {"window": WINDOW, "sinks": 2, "precision": "float32", "device": "cpu", "num_threads": 1, **fields}
+    return load(LoadRequest("ring", str(path), policy, **fields), lambda progress: None)
+
+
+def ask(*texts: str | Message, num_tokens: int = 12, **fields: Any) -> GenerationRequest:
+    messages = tuple(Message("user", text) if isinstance(text, str) else text for text in texts)
+    fields = {"sampling": WILD, "max_new_tokens": num_tokens, "ignore_end": True, **fields}
+    return GenerationRequest(messages, **fields)
+
+
+def run(backend: RingBackend, request: GenerationRequest) -> list[Event]:
+    return list(backend.generate(request, lambda: False))
+
+
+def ids_of(events: list[Event]) -> tuple[int, ...]:
+    return tuple(token for event in events if isinstance(event, TextChunk) for token in event.token_ids)
+
+
+def text_of(events: list[Event]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextChunk))
+
+
+def reused(events: list[Event]) -> int:
+    return next(event.reused_tokens for event in events if isinstance(event, PrefillProgress))
+
+
+def as_reply(events: list[Event]) -> Message:
+    return Message("assistant", text_of(events), ids_of(events))
+
+
+@pytest.mark.parametrize("policy", CachePolicy)
+def test_a_warm_cache_gives_what_a_cold_one_gives_wherever_the_new_prompt_departs(
+    model_path: Path, policy: CachePolicy
+) -> None:
+    warm = open_backend(model_path, policy)
+    for place in range(len(FIRST) + 1):
+        edited = FIRST[:place] + "|" + FIRST[place + 1 :]
+        run(warm, ask(FIRST))
+        again, cold = run(warm, ask(edited)), run(open_backend(model_path, policy), ask(edited))
+        assert ids_of(again) == ids_of(cold)
+        assert reused(cold) == 0
+        assert reused(again) <= place + 1  # the token that begins a text comes first
+
+
+def test_the_next_turn_takes_up_all_that_was_fed(model_path: Path) -> None:
+    backend = open_backend(model_path)
+    first = run(backend, ask(FIRST))
+    request = ask(FIRST, as_reply(first), "and-a-second-turn")
+    second = run(backend, request)
+    assert reused(second) == 1 + len(FIRST) + len(ids_of(first)) - 1  # the last token of a reply was not fed
+    assert ids_of(second) == ids_of(run(open_backend(model_path), request))
+
+
+def test_regenerating_after_the_ring_wrapped_restores_the_end_of_the_prompt(model_path: Path) -> None:
+    backend = open_backend(model_path)
+    first = run(backend, ask(FIRST, num_tokens=5 * WINDOW))
+    again = run(backend, ask(FIRST, num_tokens=5 * WINDOW))
+    assert ids_of(again) == ids_of(first)
+    assert reused(again) == len(FIRST)
+
+
+def test_editing_the_last_message_restores_the_end_of_the_reply_before_it(model_path: Path) -> None:
+    backend = open_backend(model_path)
+    first = run(backend, ask(FIRST, num_tokens=3 * WINDOW))
+    run(backend, ask(FIRST, as_reply(first), "a-question", num_tokens=3 * WINDOW))
+    request = ask(FIRST, as_reply(first), "another-question")
+    edited = run(backend, request)
+    assert reused(edited) == 1 + len(FIRST) + len(ids_of(first)) - 1
+    assert ids_of(edited) == ids_of(run(open_backend(model_path), request))
+
+
+def test_another_chat_in_between_changes_nothing(model_path: Path) -> None:
+    backend = open_backend(model_path)
+    first = run(backend, ask(FIRST, num_tokens=3 * WINDOW))
+    run(backend, ask("something-else-altogether", num_tokens=3 * WINDOW))
+    again = run(backend, ask(FIRST, num_tokens=3 * WINDOW))
+    assert ids_of(again) == ids_of(first)
+    assert reused(again) == len(FIRST), "snapshots outlive a change of chats"
+
+
+def test_a_reply_that_ended_by_itself_goes_on_from_its_very_end(model_path: Path) -> None:
+    backend = open_backend(model_path)
+    ended = next(
+        (seed, events)
+        for seed in range(2000)
+        if len(ids_of(events := run(backend, ask(FIRST, num_tokens=40, sampling=with_seed(seed), ignore_end=False))))
+        > WINDOW
+        and isinstance(finished := events[-1], Finished)
+        and finished.reason == "stop"
+    )
+    request = ask(FIRST, as_reply(ended[1]), num_tokens=10)
+    run(backend, ask(FIRST, num_tokens=40, sampling=with_seed(ended[0]), ignore_end=False))
+    went_on = run(backend, request)
+    assert reused(went_on) == 1 + len(FIRST) + len(ids_of(ended[1])), "nothing is left to feed"
+    assert ids_of(went_on) == ids_of(run(open_backend(model_path), request))
+
+
+def with_seed(seed: int) -> Sampling:
+    return Sampling(temperature=1.0, top_k=None, top_p=1.0, seed=seed)
+
+
+@pytest.mark.parametrize("policy", CachePolicy)
+def test_bytes_follow_the_formula_after_prefill_and_after_ten_windows(model_path: Path, policy: CachePolicy) -> None:
+    backend, config = open_backend(model_path, policy), ModelFiles.open(model_path).config()
+    for num_tokens in (1, 10 * WINDOW):
+        run(backend, ask(FIRST, num_tokens=num_tokens))
+        figures = backend.memory()
+        fed = figures.position_tokens
+        assert fed == 1 + len(FIRST) + num_tokens - 1
+        assert figures.kv_held_bytes == kv_held_bytes(config, policy, WINDOW, 2, fed, 4)
+        assert figures.kv_full_bytes == kv_bytes(config, CachePolicy.FULL, WINDOW, 2, fed, 4)
+        if policy is CachePolicy.RING:
+            assert figures.kv_allocated_bytes == kv_bytes(config, policy, WINDOW, 2, fed, 4)
+            assert (figures.window_filled_tokens, figures.window_tokens) == (WINDOW + 2, WINDOW + 2)
+
+
+def test_snapshots_are_counted_and_stay_within_their_budget(model_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generation, "_SNAPSHOT_BUDGET_BYTES", 10_000)
+    backend = open_backend(model_path)
+    seen = []
+    for turn in range(6):
+        run(backend, ask(f"turn {turn} of a chat", num_tokens=2 * WINDOW))
+        seen.append(backend.memory().snapshot_bytes)
+    assert 0 < max(seen) <= 10_000
+
+
+def test_a_pinned_system_prompt_takes_a_cache_of_its_own_size(model_path: Path) -> None:
+    backend = open_backend(model_path, sinks=None)
+    assert backend.info.sinks == 4
+    for system in ("be brief", "be brief and kind, and never speak of boats"):
+        events = run(backend, ask(Message("system", system), "hello"))
+        assert len(ids_of(events)) == 12
+        assert backend.info.sinks >= len(system)
+        assert backend.memory().window_tokens == WINDOW + backend.info.sinks
+    run(backend, ask("hello"))
+    assert backend.info.sinks == 4
+
+
+def failing(
+    monkeypatch: pytest.MonkeyPatch, method: str, kind: type[Exception], words: str, at_call: int
+) -> list[weakref.ref[KVCache]]:
+    """Let a method of the decoder fail once; return where the cache that it failed on will be noted."""
+    original, calls = getattr(Decoder, method), [0]
+    caches: list[weakref.ref[KVCache]] = []
+
+    def fail(self: Decoder, tokens: torch.Tensor, cache: KVCache, *args: Any, **named: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == at_call:
+            caches.append(weakref.ref(cache))
+            raise kind(words)
+        return original(self, tokens, cache, *args, **named)
+
+    monkeypatch.setattr(Decoder, method, fail)
+    return caches
+
+
+@pytest.mark.parametrize(
+    ("method", "kind", "words", "expected"),
+    [
+        ("decode_step", torch.OutOfMemoryError, "CUDA out of memory.", OutOfMemoryError),
+        ("forward", MemoryError, "", OutOfMemoryError),
+        ("decode_step", RuntimeError, "DefaultCPUAllocator: can't allocate memory", OutOfMemoryError),
+        ("decode_step", RuntimeError, "a kernel failed", RuntimeError),
+    ],
+)
+def test_a_failure_keeps_the_text_drops_the_cache_and_leaves_a_backend_that_works(
+    model_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    kind: type[Exception],
+    words: str,
+    expected: type[Exception],
+) -> None:
+    right = run(open_backend(model_path), ask(FIRST))
+    backend = open_backend(model_path)
+    before = backend.memory()
+    num_tokens = 0 if method == "forward" else 6
+    caches = failing(monkeypatch, method, kind, words, at_call=num_tokens + 1)
+    events = backend.generate(ask(FIRST), lambda: False)
+    seen = [next(events) for _ in range(1 if method == "forward" else 3 + num_tokens)]
+    assert len(ids_of(seen)) == num_tokens
+    with pytest.raises(expected) as caught:
+        next(events)
+    if expected is OutOfMemoryError:
+        assert "memory ran out" in str(caught.value)
+        gc.collect()
+        assert caches[0]() is None, "even while the error is still at hand"
+    assert ids_of(run(backend, ask(FIRST))) == ids_of(right)
+    assert backend.memory().kv_allocated_bytes == before.kv_allocated_bytes
+
+
+def test_weights_that_are_not_numbers_are_told_and_the_backend_stays_usable(tmp_path: Path) -> None:
+    backend = open_backend(write_tiny_gguf(tmp_path / "nan.gguf", fill=math.nan))
+    for _ in range(2):
+        with pytest.raises(RingsideError, match="not a number"):
+            run(backend, ask(FIRST))
+
+
+def test_a_window_beyond_memory_is_refused_with_both_numbers(model_path: Path) -> None:
+    with pytest.raises(BadRequestError, match=r"A window of 1,000,000,000,000 tokens takes .* GB .* are free"):
+        open_backend(model_path, window=10**12)
+
+
+@pytest.mark.parametrize(("name", "value"), [("window", 0), ("sinks", -1), ("num_threads", 0)])
+def test_numbers_that_make_no_sense_are_refused(model_path: Path, name: str, value: int) -> None:
+    fields: dict[str, Any] = {name: value}
+    with pytest.raises(BadRequestError, match=str(value)):
+        open_backend(model_path, **fields)
+
+
+def test_a_model_larger_than_memory_is_refused_before_it_is_read(
+    model_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backends.ring.memory.free_bytes", lambda device: 1000)
+    with pytest.raises(OutOfMemoryError, match=r"tiny\.gguf takes .* GB in float32"):
+        open_backend(model_path)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_without_a_gpu_a_model_meant_for_one_runs_on_the_cpu_and_says_so(model_path: Path) -> None:
+    backend = open_backend(model_path, device="cuda", precision="float16")
+    assert backend.info.device == "cpu"
+    assert backend.info.precision == "bfloat16"
+    assert any("no GPU" in notice for notice in backend.info.notices)
+    assert any("float16" in notice for notice in backend.info.notices)
+    assert backend.memory().device_allocated_bytes is None
+    assert len(ids_of(run(backend, ask(FIRST, num_tokens=5)))) == 5
+
+
+@pytest.mark.parametrize("precision", ["int8", "bfloat16"])
+def test_other_precisions_continue_as_exactly(model_path: Path, precision: str) -> None:
+    backend = open_backend(model_path, precision=precision)
+    whole = run(backend, ask(FIRST, num_tokens=20))
+    part = run(backend, ask(FIRST, num_tokens=7))
+    rest = run(backend, ask(FIRST, as_reply(part), num_tokens=13))
+    assert ids_of(part) + ids_of(rest) == ids_of(whole)
+
+
+def test_closing_gives_the_cache_and_the_weights_back(model_path: Path) -> None:
+    backend = open_backend(model_path)
+    run(backend, ask(FIRST))
+    decoder, text = weakref.ref(backend._model), weakref.ref(backend._open_text())
+    assert isinstance(text(), CachedText)
+    backend.close()
+    gc.collect()
+    assert decoder() is None
+    assert text() is None
+
+
+def test_inference_mode_never_outlives_a_step(model_path: Path) -> None:
+    for event in open_backend(model_path).generate(ask(FIRST), lambda: False):
+        assert not torch.is_inference_mode_enabled(), event
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
