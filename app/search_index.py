@@ -12,7 +12,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby, islice
 from operator import itemgetter
@@ -21,6 +21,7 @@ from typing import Any
 
 from app.passages import HIT_CLOSES, HIT_OPENS, index_query, indexable, passages, unmarked
 from app.store_file import StoreError, store_error
+from app.store_schema import FORGET_INDEX
 
 MAX_PASSAGES = 200
 """Matching passages looked at in one search, newest messages first."""
@@ -91,13 +92,19 @@ class SearchIndex:
         query = index_query(typed)
         if not query:
             return []
-        with suppress(StoreError):  # the disk is full, for one: what is indexed can be searched all the same
-            self.catch_up()
-        per_message = MAX_PASSAGES if message_id is not None else MAX_PER_MESSAGE
+        try:
+            return self._look(query, chat_id, message_id)
+        except StoreError as error:
+            if not _is_damage(error):
+                raise
+        self.rebuild()
+        return self._look(query, chat_id, message_id)
+
+    def rebuild(self) -> None:
+        """Throw the index away and make it again from the texts. Raises StoreError."""
         with self._reading():
-            rows = self._connection.execute(_FIND, (query, chat_id, message_id, per_message, MAX_PASSAGES)).fetchall()
-            marked = self._marked(query, rows)
-        return [_found(list(of_message), marked) for _, of_message in groupby(rows, _MESSAGE)]
+            self._connection.executescript(f"BEGIN IMMEDIATE; {FORGET_INDEX} COMMIT;")
+        self.catch_up()
 
     def catch_up(self) -> None:
         """Index what changed since the last time. Raises StoreError."""
@@ -122,6 +129,20 @@ class SearchIndex:
             self._catching_up.join()
         with self._lock:
             self._connection.close()
+
+    def _look(self, query: str, chat_id: int | None, message_id: int | None) -> list[FoundMessage]:
+        try:
+            self.catch_up()
+        except StoreError as error:
+            if _is_damage(error):
+                raise
+            # the disk is full, for one: what is indexed can be searched all the same
+        per_message = MAX_PASSAGES if message_id is not None else MAX_PER_MESSAGE
+        with self._reading():
+            parameters = (query, chat_id, message_id, per_message, MAX_PASSAGES)
+            rows = self._connection.execute(_FIND, parameters).fetchall()
+            marked = self._marked(query, rows)
+        return [_found(list(of_message), marked) for _, of_message in groupby(rows, _MESSAGE)]
 
     def _catch_up_quietly(self) -> None:
         try:
@@ -190,6 +211,11 @@ _FIND = """
 _MESSAGE = itemgetter(2)
 
 _MARK = "SELECT highlight(passage_words, 0, ?, ?) FROM passage_words WHERE passage_words MATCH ? AND rowid = ?"
+
+
+def _is_damage(error: StoreError) -> bool:
+    """Tell damage from what passes: a full disk, a busy file."""
+    return type(error.__cause__) is sqlite3.DatabaseError
 
 
 def _add(connection: sqlite3.Connection, message_id: int, coming: Iterable[tuple[int, str]]) -> None:

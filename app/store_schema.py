@@ -1,5 +1,12 @@
 """The schema of the store, one script a version; a released one is never changed, only followed by another."""
 
+_PASSAGE_WORDS = """
+    CREATE VIRTUAL TABLE passage_words USING fts5(text, tokenize = 'unicode61 remove_diacritics 2');
+    CREATE TRIGGER passage_removed AFTER DELETE ON passages BEGIN
+        DELETE FROM passage_words WHERE rowid = old.id;
+    END;
+"""
+
 MIGRATIONS = (
     """
     CREATE TABLE chats (
@@ -40,7 +47,7 @@ MIGRATIONS = (
     );
     CREATE TABLE kept (name TEXT PRIMARY KEY, value TEXT NOT NULL);
     """,
-    """
+    f"""
     ALTER TABLE chats ADD COLUMN folder TEXT NOT NULL DEFAULT '';
     CREATE TABLE passages (
         id INTEGER PRIMARY KEY,
@@ -48,10 +55,7 @@ MIGRATIONS = (
         start INTEGER NOT NULL
     );
     CREATE INDEX passages_of_message ON passages (message_id, start);
-    CREATE VIRTUAL TABLE passage_words USING fts5(text, tokenize = 'unicode61 remove_diacritics 2');
-    CREATE TRIGGER passage_removed AFTER DELETE ON passages BEGIN
-        DELETE FROM passage_words WHERE rowid = old.id;
-    END;
+    {_PASSAGE_WORDS}
     CREATE TABLE unindexed (message_id INTEGER PRIMARY KEY REFERENCES messages (id) ON DELETE CASCADE);
     INSERT INTO unindexed SELECT id FROM messages;
     CREATE TRIGGER message_added AFTER INSERT ON messages BEGIN
@@ -105,3 +109,12 @@ Since version 3 the messages of a chat are a tree. Before, a reply or question t
 becomes a variant beside its successor. `set_aside` now holds the step (`app.chat_tree`) that deleted a message, 0 for
 none. There is no foreign key on parents: SQLite follows such chains recursively, and chats are longer than it can
 go."""
+
+FORGET_INDEX = f"""
+    DROP TRIGGER passage_removed;
+    DROP TABLE passage_words;
+    {_PASSAGE_WORDS}
+    DELETE FROM passages;
+    INSERT OR IGNORE INTO unindexed SELECT id FROM messages;
+"""
+"""For a damaged search index: everything is to be indexed anew, which only takes time."""

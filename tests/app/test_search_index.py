@@ -199,3 +199,16 @@ def test_catching_up_in_the_background_leaves_nothing_to_do_and_ends_with_the_in
     index.close()
     index.close()
     index.catch_up_soon()
+
+
+def test_a_damaged_index_is_made_again_from_the_texts(store: Store, index: SearchIndex) -> None:
+    message_id = reply(store, prose(50_000) + " zebra")
+    assert index.search("zebra")
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("UPDATE passage_words_data SET block = x'00ff' WHERE id > 10")
+    index.close()
+    again = SearchIndex(store.path)
+    assert [message.message_id for message in again.search("zebra")] == [message_id]
+    reply(store, "another zebra")
+    assert len(again.search("zebra")) == 2
+    again.close()
