@@ -7,9 +7,9 @@ from pathlib import Path
 
 import psutil
 
-from backends.errors import RingsideError
 from backends.registry import BACKENDS
 from backends.requests import LoadRequest
+from models.backend_support import config_for
 from models.catalog import ModelEntry, find_models
 from models.chat_template import ChatTemplate
 from models.demo import DEMOS
@@ -41,20 +41,15 @@ def estimate_load(request: LoadRequest, data_folder: Path) -> Estimate | None:
     if request.backend == "echo" or path is None:
         return None
     files = ModelFiles.open(path)
-    try:
-        config = files.config()
-    except RingsideError:
-        if request.backend == "ring":
-            raise
-        config = None
     on_gpu, free_bytes = _where_it_goes(request)
     return estimate(
-        config,
+        config_for(files, request.backend),
         held_weights_bytes(files, request, on_gpu),
         request,
         has_chat_template=ChatTemplate.find(files, request.chat_template) is not None,
         free_bytes=free_bytes,
         on_gpu=on_gpu,
+        encodings=files.weights.encodings,
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from backends.errors import ModelFileError, UnsupportedModelError
+from models.compat_support import runs_through_transformers, why_not_compat
+from models.config import ModelConfig
 from models.model_files import ModelFiles
 
 _PLAIN_ENCODINGS = frozenset({"F32", "F16", "BF16", "F64"})
@@ -39,8 +41,29 @@ def runnable_by(files: ModelFiles) -> dict[str, str | None]:
     return {"ring": _why_not_ring(files), "llamacpp": _why_not_llamacpp(files)}
 
 
+def config_for(files: ModelFiles, backend: str) -> ModelConfig | None:
+    """Return the decoder's features; None where a backend runs the model without our knowing them.
+
+    Raises:
+        UnsupportedModelError: the ring backend cannot run the model.
+        ModelFileError: a value of its config is missing or wrong.
+    """
+    if backend == "ring" and runs_through_transformers(files):
+        if reason := why_not_compat(files):
+            raise UnsupportedModelError(reason)
+        return None
+    try:
+        return files.config()
+    except (UnsupportedModelError, ModelFileError):
+        if backend == "ring":
+            raise
+        return None
+
+
 def _why_not_ring(files: ModelFiles) -> str | None:
     try:
+        if runs_through_transformers(files):
+            return why_not_compat(files)
         files.config()
     except (UnsupportedModelError, ModelFileError) as error:
         return error.message

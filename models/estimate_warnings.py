@@ -19,7 +19,7 @@ def warnings_for(
     """Return the sentences, the most important first.
 
     Args:
-        config: None for an architecture that only llama.cpp knows.
+        config: None for an architecture that only llama.cpp or transformers knows.
         request: the settings.
         needed_bytes: weights and cache together.
         too_small_bytes: the free memory where it does not suffice; None where it does or is unknown.
@@ -29,6 +29,11 @@ def warnings_for(
     if too_small_bytes is not None:
         sentences.append(
             f"It does not fit: about {_gigabytes(needed_bytes)} are needed and {_gigabytes(too_small_bytes)} are free."
+        )
+    if config is None and request.backend == "ring":
+        sentences.append(
+            "It runs through transformers, not in Ringside's own decoder: slower, and layers that were trained with "
+            "full attention keep everything."
         )
     if config is not None:
         sentences.extend(_about_attention(config, request))

@@ -49,6 +49,14 @@ def parse_hf_config(config: Mapping[str, Any], source: str = "config.json") -> M
     return _build(keys, family, architecture)
 
 
+def knows_family(config: Mapping[str, Any]) -> bool:
+    """Whether the decoder a `config.json` describes is of a family in `models.hf_families`, settings aside."""
+    outer_type, nested = config.get("model_type"), config.get("text_config")
+    if isinstance(nested, Mapping):
+        return outer_type in _TEXT_PARTS
+    return outer_type in FAMILIES
+
+
 def _build(keys: ConfigKeys, family: Family, architecture: str) -> ModelConfig:
     num_heads, num_kv_heads, head_dim = _head_sizes(keys)
     windows = family.windows(keys)

@@ -146,7 +146,7 @@ def estimate(
     """Estimate memory and gather what the person should know first.
 
     Args:
-        config: None for a GGUF architecture that only llama.cpp knows.
+        config: None for an architecture that only llama.cpp or transformers knows.
         weights_bytes: see `held_weights_bytes`.
         request: backend, policy, window and sinks; sinks of None count as 4, since the prompt is not known yet.
         free_bytes: of the memory the model would go to; None if unknown.

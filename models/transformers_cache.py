@@ -36,33 +36,67 @@ class RingCache(Cache):  # type: ignore[misc]  # transformers ships no types
         padded: whether rows are left-padded. transformers masks the columns in time order, so padded rows need the keys
             in that order too, which costs one copy of the window a step. None copies for batches and not for one row;
             pass True for one row that is padded.
+        bounded: False keeps everything in every layer, to compare with; sliding ones attend to their window just so.
 
     A wrapped ring cannot be cropped, so assisted decoding refuses it (`is_croppable` is False).
     """
 
-    def __init__(self, config: PreTrainedConfig, padded: bool | None = None) -> None:
+    def __init__(self, config: PreTrainedConfig, padded: bool | None = None, bounded: bool = True) -> None:
         layer_types, layer_arguments = get_layer_types_and_kwargs(config.get_text_config(decoder=True))
         super().__init__(
             layers=[
-                _layer(layer_type, arguments, padded)
+                _layer(layer_type, arguments, padded, bounded)
                 for layer_type, arguments in zip(layer_types, layer_arguments, strict=True)
             ]
         )
 
     @property
+    def rings(self) -> list[RingLayer]:
+        return [layer for layer in self.layers if isinstance(layer, RingLayer)]
+
+    @property
+    def growing(self) -> list[GrowingLayer]:
+        return [layer for layer in self.layers if isinstance(layer, GrowingLayer)]
+
+    @property
+    def _own_layers(self) -> list[RingLayer | GrowingLayer]:
+        return [layer for layer in self.layers if isinstance(layer, (RingLayer, GrowingLayer))]
+
+    @property
     def held_bytes(self) -> int:
-        """Bytes of keys and values that the next token can attend to."""
-        return sum(layer.held_bytes for layer in self.layers if isinstance(layer, (RingLayer, GrowingLayer)))
+        """Bytes of keys, values and states that the next token can attend to."""
+        own = sum(layer.held_bytes for layer in self._own_layers)
+        return own + sum(tensor.nbytes for tensor in self._foreign_tensors())
 
     @property
     def allocated_bytes(self) -> int:
         """Bytes of storage set aside for them, counted on the storage itself."""
-        return sum(
-            tensor.untyped_storage().nbytes()
-            for layer in self.layers
-            if isinstance(layer, (RingLayer, GrowingLayer)) and layer.is_initialized
-            for tensor in layer.storage
-        )
+        layers = [layer for layer in self._own_layers if layer.is_initialized]
+        tensors = [*(tensor for layer in layers for tensor in layer.storage), *self._foreign_tensors()]
+        return sum(tensor.untyped_storage().nbytes() for tensor in tensors)
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes of one token's keys and values in all layers that keep such; known after the first update."""
+        layers = [layer for layer in self._own_layers if layer.is_initialized]
+        return sum(_bytes_of(tensor, 1) for layer in layers for tensor in layer.storage)
+
+    @property
+    def can_rewind(self) -> bool:
+        """Whether the last tokens can be forgotten exactly: nothing was overwritten, no layer keeps other states."""
+        is_ours = len(self._own_layers) == len(self.layers)
+        return is_ours and all(ring.num_seen <= ring.window for ring in self.rings)
+
+    def rewind(self, length: int) -> None:
+        """Forget all but the first `length` tokens, where `can_rewind`."""
+        assert self.can_rewind
+        for layer in self._own_layers:
+            layer.num_seen = min(layer.num_seen, length)
+
+    def _foreign_tensors(self) -> list[torch.Tensor]:
+        """Keys, values and states of layers that are transformers' own."""
+        foreign = [layer for layer in self.layers if not isinstance(layer, (RingLayer, GrowingLayer))]
+        return [value for layer in foreign for value in vars(layer).values() if isinstance(value, torch.Tensor)]
 
 
 class RingLayer(CacheLayerMixin):  # type: ignore[misc]
@@ -221,7 +255,9 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
             self._value_buffer = self._value_buffer[indices.to(self.device)]
 
 
-def _layer(layer_type: str, arguments: dict[str, Any], padded: bool | None) -> CacheLayerMixin:
+def _layer(layer_type: str, arguments: dict[str, Any], padded: bool | None, bounded: bool) -> CacheLayerMixin:
+    if not bounded and layer_type in ("sliding_attention", "chunked_attention"):
+        return GrowingLayer()
     match layer_type:
         case "sliding_attention":
             return RingLayer(arguments["sliding_window"], padded)

@@ -6,14 +6,16 @@ import psutil
 import torch
 
 from backends.contract import LoadedModel, ReportProgress
-from backends.errors import BadRequestError, OutOfMemoryError
+from backends.errors import BadRequestError, OutOfMemoryError, UnsupportedModelError
 from backends.events import LoadProgress
 from backends.requests import CachePolicy, LoadRequest
 from backends.ring import memory
+from backends.ring.devices import choose_device, device_name
 from backends.ring.generation import FEWEST_PINNED_TOKENS, RingBackend, check_cache_fits
 from backends.ring.prompting import Prompts
 from backends.threads import default_num_threads, usable_cores
 from models.chat_template import ChatTemplate
+from models.compat_support import runs_through_transformers, why_not_compat
 from models.config import ModelConfig
 from models.decoder import Decoder
 from models.estimate_warnings import warnings_for
@@ -39,12 +41,14 @@ def load(request: LoadRequest, progress: ReportProgress) -> RingBackend:
     torch.set_num_threads(request.num_threads or default_num_threads(num_cores))
     progress(LoadProgress("Checking the files"))
     files = ModelFiles.open(request.model)
+    if runs_through_transformers(files):
+        return _load_through_transformers(request, files, progress)
     config = files.config()
-    device, device_notices = _choose_device(request)
+    device, device_notices = choose_device(request)
     precision = choose_precision(request.precision, files.weights.encodings, device)
     _check_memory(files, config, request, precision, device)
     progress(LoadProgress("Reading the tokenizer"))
-    prompts = Prompts(load_tokenizer(files), ChatTemplate.find(files, request.chat_template))
+    prompts = _prompts(request, files)
     with memory.tidy_heap():
         decoder, weights_bytes = _load_weights(
             files, config, precision, device, request.num_threads or usable_cores(num_cores), progress
@@ -52,7 +56,7 @@ def load(request: LoadRequest, progress: ReportProgress) -> RingBackend:
     info = LoadedModel(
         name=files.name,
         architecture=config.architecture,
-        device=torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        device=device_name(device),
         precision=precision.label,
         policy=request.policy,
         num_sliding_layers=config.num_sliding_layers,
@@ -80,20 +84,25 @@ def load(request: LoadRequest, progress: ReportProgress) -> RingBackend:
     return RingBackend(decoder, new_cache, device, pins, prompts, config.eos_token_ids, info)
 
 
+def _load_through_transformers(request: LoadRequest, files: ModelFiles, progress: ReportProgress) -> RingBackend:
+    if reason := why_not_compat(files):
+        raise UnsupportedModelError(reason)
+    from backends.ring.compat_loading import load_compat  # imports transformers, which may not be installed
+
+    progress(LoadProgress("Reading the tokenizer"))
+    return load_compat(request, files, _prompts(request, files), progress)
+
+
+def _prompts(request: LoadRequest, files: ModelFiles) -> Prompts:
+    return Prompts(load_tokenizer(files), ChatTemplate.find(files, request.chat_template))
+
+
 def _check_numbers(request: LoadRequest) -> None:
     for name, value, least in (("window", request.window, 1), ("number of sinks", request.sinks or 0, 0)):
         if value < least:
             raise BadRequestError(f"A {name} of {value:,} is below {least}.", f"Choose {least} or more.")
     if request.num_threads is not None and request.num_threads < 1:
         raise BadRequestError(f"{request.num_threads} threads are too few.", "Choose 1 or more, or leave it empty.")
-
-
-def _choose_device(request: LoadRequest) -> tuple[torch.device, tuple[str, ...]]:
-    if request.device != "cpu" and torch.cuda.is_available():
-        return torch.device("cuda", torch.cuda.current_device()), ()
-    if request.device == "cuda":
-        return torch.device("cpu"), ("PyTorch finds no GPU here: the model runs on the CPU.",)
-    return torch.device("cpu"), ()
 
 
 def _check_memory(
@@ -107,12 +116,7 @@ def _check_memory(
     """
     weights_bytes = files.weights.num_elements * (1 if precision.is_int8 else precision.dtype.itemsize)
     free_bytes = memory.free_bytes(device)
-    if weights_bytes > free_bytes:
-        raise OutOfMemoryError(
-            f"{files.name} takes {weights_bytes / 1e9:.1f} GB in {precision.label}, and {free_bytes / 1e9:.1f} GB of "
-            "memory are free.",
-            "Choose a smaller model or fewer bits, or close other programs.",
-        )
+    memory.check_weights_fit(files.name, weights_bytes, precision.label, free_bytes)
     sinks, element_bytes = _first_sinks(request), precision.dtype.itemsize
     check_cache_fits(config, request, sinks, element_bytes, free_bytes - weights_bytes)
 

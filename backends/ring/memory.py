@@ -25,6 +25,19 @@ def free_bytes(device: torch.device) -> int:
     return int(psutil.virtual_memory().available)
 
 
+def check_weights_fit(name: str, weights_bytes: int, precision: str, free: int) -> None:
+    """Refuse weights larger than the free memory; the system would grant it and kill the process half-way.
+
+    Raises:
+        OutOfMemoryError: with both numbers.
+    """
+    if weights_bytes > free:
+        raise OutOfMemoryError(
+            f"{name} takes {weights_bytes / 1e9:.1f} GB in {precision}, and {free / 1e9:.1f} GB of memory are free.",
+            "Choose a smaller model or fewer bits, or close other programs.",
+        )
+
+
 def allocated_bytes(device: torch.device) -> int | None:
     """Return what torch has handed out on a GPU; None on a CPU."""
     return int(torch.cuda.memory_allocated(device)) if device.type == "cuda" else None

@@ -14,10 +14,12 @@ from backends.requests import CachePolicy
 from models.model_files import ModelFiles
 from models.precision import WeightPrecision
 from models.ring_cache import KVCache
+from models.stock_model import StockModel, load_stock_model, stock_config
 from models.weights import load_decoder
 from tests.models.converted_models import Kind, convert, is_quantised, rounded_to_q8_0, tiny_model_for_gguf
+from tests.models.stock_folders import save_stock_folder, stock_model
 from tests.models.test_decoder import PARTITIONS, logits, new_cache
-from tests.models.tiny_models import WINDOW, TinyModel, random_ids, save_folder, tiny_model
+from tests.models.tiny_models import WINDOW, TinyModel, pieces, random_ids, save_folder, tiny_model
 
 NUM_TOKENS = 40
 """Five windows: the ring wraps four times."""
@@ -113,3 +115,26 @@ def _mean_error(actual: Tensor, exact: Tensor) -> float:
 
 def _same_top(actual: Tensor, exact: Tensor) -> float:
     return float((actual.argmax(-1) == exact.argmax(-1)).float().mean())
+
+
+def compat_error(family: str) -> float:
+    """Largest difference of any logit between a stock model on our cache, loaded as people's folders are, and the same
+    model without a cache, float32, over every way to cut the text.
+    """
+    stock = stock_model(family)
+    ids = random_ids(NUM_TOKENS)
+    with TemporaryDirectory() as name:
+        files = ModelFiles.open(save_stock_folder(stock, Path(name)))
+        model = load_stock_model(files, stock_config(files), torch.float32, torch.device("cpu"))
+    with torch.inference_mode():
+        expected = stock(ids, use_cache=False).logits
+    return max(
+        _difference(_stock_logits(model, ids, chunks, bounded), expected)
+        for bounded in (True, False)
+        for chunks in PARTITIONS.values()
+    )
+
+
+def _stock_logits(model: StockModel, ids_BT: Tensor, chunks: list[int], bounded: bool) -> Tensor:
+    cache = model.new_cache(bounded)
+    return torch.cat([model(piece, cache, logits="all") for piece in pieces(ids_BT, chunks)], dim=1)
