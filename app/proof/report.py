@@ -91,7 +91,7 @@ def to_html(report: Report) -> str:
     return _PAGE.format(
         title=html.escape(report.title),
         body="\n".join(body),
-        plotly=_plotly_script(),
+        plotly=plotly_script(),
         figures=_script_json(figures),
         results=_script_json(report.results),
     )
@@ -124,7 +124,8 @@ def _script_json(value: object) -> str:
     return json.dumps(value, allow_nan=False).replace("<", "\\u003c")
 
 
-def _plotly_script() -> str:
+def plotly_script() -> str:
+    """Return plotly.js as the installed package ships it."""
     return (importlib.resources.files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
 
 

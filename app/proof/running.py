@@ -38,7 +38,7 @@ def load_request(
     Raises:
         ModelFileError: there is no such model.
     """
-    path = "" if backend == "echo" else str(_model_path(model or DEFAULT_DEMO))
+    path = "" if backend == "echo" else str(model_path(model))
     return LoadRequest(backend, path, policy=policy, window=window, sinks=sinks, num_threads=threads)
 
 
@@ -135,14 +135,19 @@ def read_text(path: Path) -> str:
         raise BadRequestError(f"{path} is not a readable text file: {error}.") from error
 
 
-def _model_path(model: str) -> Path:
+def model_path(model: str | None) -> Path:
+    """Return the path behind a name, the sliding-window demo's without one, fetching it if need be.
+
+    Raises:
+        ModelFileError: there is no such model.
+    """
     with progress_bar(hidden=False) as bar:
         task = bar.add_task("Looking for the model", total=None)
 
         def report(progress: LoadProgress) -> None:
             bar.update(task, description=progress.stage, completed=progress.done, total=progress.total)
 
-        return resolve(model, report)
+        return resolve(model or DEFAULT_DEMO, report)
 
 
 def _follow(steps: Generator[Progress, None, None], as_json: bool) -> None:
