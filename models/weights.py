@@ -107,11 +107,13 @@ def load_decoder(
     sources = find_sources(files, config)
     with torch.device("meta"):
         linear = partial(Int8Linear, coder=ActivationCoder()) if precision.is_int8 else nn.Linear
-        has_own_head = "head.weight" in sources
+        borrows_head = config.tied_embeddings and "head.weight" not in sources
         # An int8 head is packed for multiplying, so a tied one is a copy and the embedding stays in the file.
-        decoder = Decoder(config, linear, own_head=has_own_head or precision.is_int8)
-    if precision.is_int8 and not has_own_head:
-        sources["head.weight"] = [Source(source.tensor, Part("head.weight")) for source in sources["embed.weight"]]
+        decoder = Decoder(config, linear, own_head=precision.is_int8 or not borrows_head)
+    if precision.is_int8 and borrows_head:
+        sources["head.weight"] = [
+            Source(source.tensor, Part("head.weight")) for source in sources.get("embed.weight", ())
+        ]
     filler = _Filler(decoder, sources, precision, device)
     filler.check(str(files.path))
     filler.fill(num_threads, report)
