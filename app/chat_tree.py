@@ -47,6 +47,16 @@ class ChatTree:
         )
         return {row[0]: Node(*row) for row in rows}
 
+    def outline(self, chat_id: int, num_chars: int) -> list[tuple[Node, str]]:
+        """Return the messages of a chat with their first characters, oldest first."""
+        rows = self._database.read(
+            """SELECT id, parent_id, role, status, substr(text, 1, ?) FROM messages
+               WHERE chat_id = ? AND set_aside = 0 ORDER BY id""",
+            num_chars,
+            chat_id,
+        )
+        return [(Node(*row[:4]), row[4]) for row in rows]
+
     def leaf(self, chat_id: int) -> int | None:
         """Return the last message of the path on screen."""
         rows = self._database.read("SELECT leaf_id FROM chats WHERE id = ?", chat_id)

@@ -6,13 +6,16 @@ message is gone, was changed in another tab, or a reply is being written in the 
 
 from __future__ import annotations
 
-from app.chat_tree import StepKind, stale
+from app.chat_tree import Node, StepKind, stale
 from app.content import edited
 from app.input_rules import clean_text, require_words, title_from
 from app.replies import Replies
 from app.runs import Run
 from app.store import Store, StoredMessage
 from backends.errors import BadRequestError
+
+START_CHARS = 80
+"""Of a message, in the outline of a chat."""
 
 
 class Editing:
@@ -27,6 +30,10 @@ class Editing:
     def variants(self, chat_id: int) -> dict[int, list[int]]:
         """Return for every message on screen its variants, itself included, oldest first."""
         return self._store.tree.variants(chat_id)
+
+    def outline(self, chat_id: int) -> list[tuple[Node, str]]:
+        """Return every message of a chat with the beginning of its text, oldest first."""
+        return self._store.tree.outline(chat_id, START_CHARS)
 
     def select(self, message_id: int) -> None:
         """Bring a variant on screen, with the newest of what follows it. Works while replies are being written."""

@@ -9,7 +9,7 @@ from app.chat_settings import ChatSettings
 from app.engine import EngineStatus
 from app.metrics import TRACES, MetricsRecord, Sample, Summary
 from app.outlook import Outlook
-from app.runs import RunView
+from app.runs import Run, RunView
 from app.store import Chat, StoredMessage
 from backends.contract import LoadedModel
 from backends.events import LoadProgress
@@ -26,7 +26,13 @@ def chat_data(chat: Chat, *, writing: bool = False) -> Json:
         "folder": chat.folder,
         "updated_at_s": chat.updated_at_s,
         "writing": writing,
+        "kind": chat.kind,
     }
+
+
+def started_data(run: Run) -> Json:
+    """Return what was begun: the run, and where it writes."""
+    return {"run": run.id, "chat": run.chat_id, "message": run.message_id}
 
 
 def message_data(message: StoredMessage) -> Json:
@@ -42,6 +48,8 @@ def message_data(message: StoredMessage) -> Json:
         "model": message.model_name,
         "backend": message.backend,
         "seed": message.seed,
+        "parent": message.parent_id,
+        "version": message.version,
     }
     if message.role == "user":
         data["text"] = message.text

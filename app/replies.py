@@ -69,6 +69,7 @@ class Replies:
             message.id,
             num_chars=len(content.text),
             num_tokens=len(content.token_ids),
+            ends_message=not behind.text,
             metrics=self.metrics(message.id),
             read_kept=self._kept_text(message.id),
         )
@@ -102,7 +103,9 @@ class Replies:
     def run_of_message(self, message_id: int) -> Run | None:
         """Return the run that is writing, or a moment ago wrote, this message; else None."""
         with self.lock:
-            return next((run for run in reversed(self._runs.values()) if run.message_id == message_id), None)
+            run = next((run for run in reversed(self._runs.values()) if run.message_id == message_id), None)
+        # the text of a message that goes on behind its run is whole only in the store
+        return None if run is None or (run.finished and not run.ends_message) else run
 
     def active(self, chat_id: int | None = None) -> list[Run]:
         """Return the waiting and running runs, of one chat or of all, in the order they will be served."""

@@ -21,11 +21,11 @@ from app.archive_routes import archive_routes
 from app.demo_run import start_demo
 from app.following import Event, Follower
 from app.outlook import outlook
-from app.page_data import Json, chat_data, message_data, metrics_data, outlook_data, status_data
-from app.runs import Run
+from app.page_data import Json, chat_data, message_data, metrics_data, outlook_data, started_data, status_data
 from app.service import Service
 from app.store import StoredMessage
 from app.transcripts import Transcripts
+from app.tree_routes import tree_routes
 from backends.errors import BadRequestError, RingsideError
 
 TICK_S = 0.2
@@ -61,13 +61,14 @@ def assets_folder() -> Path:
 
 def add_routes(app: FastAPI, service: Service, stopping: Callable[[], bool] = lambda: False) -> None:
     """Add the /app/ routes; open event streams end once `stopping()` is true."""
-    transcripts = Transcripts()
+    transcripts = Transcripts(edition_of=service.num_edits)
     app.add_exception_handler(RingsideError, _displayable)
     for router in (
         _asset_routes(),
         _chat_routes(service, transcripts),
         _reply_routes(service, transcripts),
         _model_routes(service),
+        tree_routes(service),
         archive_routes(service, assets_folder()),
         _stream_routes(service, transcripts, stopping),
     ):
@@ -138,19 +139,19 @@ def _chat_routes(service: Service, transcripts: Transcripts) -> APIRouter:
 
     @router.post("/{chat_id}/send")
     def send(chat_id: int, body: Text) -> Json:
-        return _started(service.send(chat_id, body.text))
+        return started_data(service.send(chat_id, body.text))
 
     @router.post("/{chat_id}/edit")
     def edit(chat_id: int, body: Text) -> Json:
-        return _started(service.edit_last(chat_id, body.text))
+        return started_data(service.edit_last(chat_id, body.text))
 
     @router.post("/{chat_id}/continue")
     def continue_reply(chat_id: int) -> Json:
-        return _started(service.continue_reply(chat_id))
+        return started_data(service.continue_reply(chat_id))
 
     @router.post("/{chat_id}/regenerate")
     def regenerate(chat_id: int) -> Json:
-        return _started(service.regenerate(chat_id))
+        return started_data(service.regenerate(chat_id))
 
     @router.post("/{chat_id}/stop")
     def stop(chat_id: int) -> Json:
@@ -220,7 +221,7 @@ def _model_routes(service: Service) -> APIRouter:
     @router.post("/demo")
     def demo() -> Json:
         """Start what the app is about in a chat of its own: a long reply with a small window."""
-        return _started(start_demo(service))
+        return started_data(start_demo(service))
 
     @router.post("/load")
     def load(chat: int | None = None) -> Json:
@@ -268,10 +269,6 @@ async def _sent(follower: Follower, stopping: Callable[[], bool]) -> AsyncIterat
 
 def _encoded(event: Event) -> str:
     return f"event: {event.name}\ndata: {json.dumps(event.data, ensure_ascii=False, separators=(',', ':'))}\n\n"
-
-
-def _started(run: Run) -> Json:
-    return {"run": run.id, "chat": run.chat_id, "message": run.message_id}
 
 
 def _text_source(service: Service, message_id: int, stored: StoredMessage | None = None) -> Callable[[int], str]:

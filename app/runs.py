@@ -98,6 +98,7 @@ class Run:
     Args:
         chat_id, message_id: where the reply is kept.
         num_chars, num_tokens, metrics: of the reply so far, if it is being continued.
+        ends_message: whether nothing of the message stands behind what is written.
         read_kept: returns the characters [start, end) of the message from where they are kept; needed for what the run
             started with, and for what `let_go` says is kept.
         clock: seconds, for the figures.
@@ -110,6 +111,7 @@ class Run:
         *,
         num_chars: int = 0,
         num_tokens: int = 0,
+        ends_message: bool = True,
         metrics: MetricsRecord | None = None,
         read_kept: Callable[[int, int], str] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -117,6 +119,7 @@ class Run:
         self.id = uuid.uuid4().hex
         self.chat_id = chat_id
         self.message_id = message_id
+        self.ends_message = ends_message
         self._changed = threading.Condition()
         self._version = 0
         self._text = TextLog(num_chars=num_chars)

@@ -21,7 +21,7 @@ from app.notebooks import Notebooks
 from app.replies import Replies
 from app.runs import Run
 from app.settings import Settings, worker_log_path
-from app.store import Chat, Store, StoredMessage
+from app.store import Chat, ChatKind, Store, StoredMessage
 from backends.errors import BadRequestError
 from backends.requests import LoadRequest
 
@@ -80,9 +80,9 @@ class Service:
         """Return one chat. Raises BadRequestError if it is gone (deleted in another tab)."""
         return self._store.chat(chat_id)
 
-    def create_chat(self, title: str = "") -> Chat:
+    def create_chat(self, title: str = "", kind: ChatKind = "chat") -> Chat:
         """Create an empty chat with the settings last used; its first message titles it unless `title` is given."""
-        return self._store.add_chat(clean_text(title).strip(), to_json(self._new_chat))
+        return self._store.add_chat(clean_text(title).strip(), to_json(self._new_chat), kind)
 
     def rename_chat(self, chat_id: int, title: str) -> Chat:
         """Set a title (blank is refused). Raises BadRequestError."""
@@ -162,6 +162,10 @@ class Service:
             self._store.chat(chat_id)
             raise BadRequestError("There is no message to edit.", "Send one first.")
         return self.editing.ask_again(asked[-1].id, text)
+
+    def num_edits(self, message_id: int) -> int:
+        """Return how often a message was changed otherwise than at its end since the start of the application."""
+        return self._replies.num_edits.get(message_id, 0)
 
     def stop(self, chat_id: int) -> None:
         """Stop what this chat is writing and cancel what it has waiting; twice is fine, nothing running is fine."""

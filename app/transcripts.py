@@ -34,12 +34,17 @@ class BlockSlice:
 
 
 class Transcripts:
-    """Transcripts by message. Thread-safe; a message's text only ever grows at its end."""
+    """Transcripts by message. Thread-safe.
 
-    def __init__(self, max_chars: int = MAX_CHARS) -> None:
+    Args:
+        edition_of: a number by message that changes when its text does otherwise than by growing at its end.
+    """
+
+    def __init__(self, max_chars: int = MAX_CHARS, edition_of: Callable[[int], int] = lambda _: 0) -> None:
         self._max_chars = max_chars
+        self._edition_of = edition_of
         self._lock = threading.Lock()
-        self._entries: OrderedDict[int, tuple[Transcript, threading.Lock]] = OrderedDict()
+        self._entries: OrderedDict[tuple[int, int], tuple[Transcript, threading.Lock]] = OrderedDict()
 
     def slice(
         self,
@@ -86,11 +91,12 @@ class Transcripts:
             return transcript.code(number)
 
     def _entry(self, message_id: int) -> tuple[Transcript, threading.Lock]:
+        key = (message_id, self._edition_of(message_id))
         with self._lock:
-            if message_id not in self._entries:
-                self._entries[message_id] = (Transcript(), threading.Lock())
-            self._entries.move_to_end(message_id)
-            return self._entries[message_id]
+            if key not in self._entries:
+                self._entries[key] = (Transcript(), threading.Lock())
+            self._entries.move_to_end(key)
+            return self._entries[key]
 
     def _drop_unused(self) -> None:
         with self._lock:

@@ -1,0 +1,151 @@
+"""Routes of variants, branches, edits, undo and notebooks, under /app/. See `app.routes` for the rest.
+
+Offsets count characters as Python does (code points); a browser's strings count UTF-16 units.
+"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from app.page_data import Json, chat_data, message_data, started_data
+from app.service import Service
+
+
+class NewText(BaseModel):
+    """What to ask instead."""
+
+    text: str
+
+
+class Edit(BaseModel):
+    """A message's text, and the version of the message it is an edit of."""
+
+    text: str
+    version: int
+
+
+class Cut(BaseModel):
+    """How many characters of a reply to keep."""
+
+    num_chars: int
+
+
+class Typed(BaseModel):
+    """Characters [start, end) of a notebook become `text`; `version` is that of the document typed into."""
+
+    start: int
+    end: int
+    text: str
+    version: int
+
+
+class Place(BaseModel):
+    """Where a notebook is to be gone on with: at a character, or at the end (None)."""
+
+    version: int
+    at: int | None = None
+
+
+def tree_routes(service: Service) -> APIRouter:
+    """Return the routes."""
+    router = APIRouter()
+    for part in (_walking_routes(service), _writing_routes(service), _notebook_routes(service)):
+        router.include_router(part)
+    return router
+
+
+def _walking_routes(service: Service) -> APIRouter:
+    router = APIRouter()
+    editing = service.editing
+
+    @router.get("/chats/{chat_id}/variants")
+    def variants(chat_id: int) -> Json:
+        """Return the variants of every message on screen, and how many steps can be undone."""
+        return {"variants": editing.variants(chat_id), "num_steps": editing.num_steps(chat_id)}
+
+    @router.get("/chats/{chat_id}/tree")
+    def tree(chat_id: int) -> Json:
+        """Return every message of a chat with its parent and its first words, oldest first."""
+        chat = service.chat(chat_id)
+        nodes = [
+            {"id": node.id, "parent": node.parent_id, "role": node.role, "status": node.status, "start": start}
+            for node, start in editing.outline(chat_id)
+        ]
+        return {"messages": nodes, "leaf": chat.leaf_id}
+
+    @router.post("/messages/{message_id}/select")
+    def select(message_id: int) -> Json:
+        editing.select(message_id)
+        return {}
+
+    @router.post("/messages/{message_id}/branch")
+    def branch(message_id: int) -> Json:
+        editing.branch(message_id)
+        return {}
+
+    @router.post("/chats/{chat_id}/undo")
+    def undo(chat_id: int) -> Json:
+        return {"undone": editing.undo(chat_id), "num_steps": editing.num_steps(chat_id)}
+
+    return router
+
+
+def _writing_routes(service: Service) -> APIRouter:
+    router = APIRouter(prefix="/messages/{message_id}")
+    editing = service.editing
+
+    @router.post("/ask")
+    def ask_again(message_id: int, wanted: NewText) -> Json:
+        return started_data(editing.ask_again(message_id, wanted.text))
+
+    @router.post("/answer")
+    def answer_again(message_id: int) -> Json:
+        return started_data(editing.answer_again(message_id))
+
+    @router.post("/resume")
+    def resume(message_id: int) -> Json:
+        return started_data(editing.resume(message_id))
+
+    @router.patch("")
+    def edit(message_id: int, wanted: Edit) -> Json:
+        return message_data(editing.edit(message_id, wanted.text, wanted.version))
+
+    @router.post("/cut")
+    def cut(message_id: int, wanted: Cut) -> Json:
+        return {"message": editing.cut(message_id, wanted.num_chars)}
+
+    @router.delete("")
+    def delete(message_id: int) -> Json:
+        editing.delete(message_id)
+        return {}
+
+    return router
+
+
+def _notebook_routes(service: Service) -> APIRouter:
+    router = APIRouter(prefix="/notebooks")
+    notebooks = service.notebooks
+
+    def data(chat_id: int) -> Json:
+        document = notebooks.document(chat_id)
+        return {**message_data(document), "text": document.text, "behind": notebooks.behind(document.id)}
+
+    @router.post("")
+    def create() -> Json:
+        return chat_data(service.create_chat(kind="notebook"))
+
+    @router.get("/{chat_id}")
+    def document(chat_id: int) -> Json:
+        return data(chat_id)
+
+    @router.patch("/{chat_id}")
+    def replace(chat_id: int, typed: Typed) -> Json:
+        document = notebooks.replace(chat_id, typed.start, typed.end, typed.text, typed.version)
+        return message_data(document)
+
+    @router.post("/{chat_id}/write")
+    def write(chat_id: int, place: Place) -> Json:
+        return started_data(notebooks.write(chat_id, place.version, place.at))
+
+    return router

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from app.runs import Run
+from app.service import Service
+from backends.errors import BadRequestError
+
+EchoService = Callable[..., Service]
+AWKWARD = "  def f():\n\treturn 1\r\n\n👩‍👩‍👧 \ufeff é "
+
+
+def ended(run: Run) -> Run:
+    assert run.wait_until_finished(60), run.view()
+    return run
+
+
+def test_what_is_typed_and_written_is_kept_character_by_character(echo_service: EchoService) -> None:
+    service = echo_service(max_new_tokens=30, rate="max")
+    chat = service.create_chat(kind="notebook").id
+    document = service.notebooks.document(chat)
+    assert document.text == ""
+    document = service.notebooks.replace(chat, 0, 0, AWKWARD, document.version)
+    assert document.text == AWKWARD
+    run = ended(service.notebooks.write(chat, document.version))
+    written = service.notebooks.document(chat)
+    assert written.text == run.text
+    assert written.text.startswith(AWKWARD)
+    assert len(written.token_ids) == 30
+    mended = service.notebooks.replace(chat, 2, 5, "class", written.version)
+    assert mended.text == AWKWARD[:2] + "class" + written.text[5:]
+    assert service.editing.undo(chat) == "edit"
+    assert service.notebooks.document(chat).text == written.text
+
+
+def test_the_model_writes_at_the_cursor_in_front_of_what_stands_behind_it(echo_service: EchoService) -> None:
+    service = echo_service(max_new_tokens=None, rate="100")
+    chat = service.create_chat(kind="notebook").id
+    version = service.notebooks.document(chat).version
+    document = service.notebooks.replace(chat, 0, 0, "The beginning. The end.", version)
+    run = service.notebooks.write(chat, document.version, at=15)
+    while run.num_tokens < 10:
+        time.sleep(0.01)
+    live = service.notebooks.document(chat)
+    assert live.text.startswith("The beginning. ")
+    assert service.notebooks.behind(document.id) == "The end."
+    service.stop(chat)
+    ended(run)
+    whole = service.notebooks.document(chat)
+    assert whole.text == run.text + "The end."
+    assert service.notebooks.behind(document.id) == ""
+    assert service.message(document.id).text == whole.text
+
+
+def test_a_stale_tab_neither_types_nor_writes(echo_service: EchoService) -> None:
+    service = echo_service(max_new_tokens=3, rate="max")
+    chat = service.create_chat(kind="notebook").id
+    stale = service.notebooks.document(chat).version
+    newer = service.notebooks.replace(chat, 0, 0, "newer", stale)
+    for action in (
+        lambda: service.notebooks.replace(chat, 0, 0, "stale", stale),
+        lambda: service.notebooks.write(chat, stale),
+        lambda: service.notebooks.replace(chat, 0, 99, "", newer.version),
+        lambda: service.notebooks.write(chat, newer.version, at=6),
+    ):
+        with pytest.raises(BadRequestError, match="changed elsewhere"):
+            action()
+    assert service.notebooks.document(chat).text == "newer"
+
+
+def test_a_chat_is_no_notebook(echo_service: EchoService) -> None:
+    service = echo_service()
+    with pytest.raises(BadRequestError, match="This chat is no notebook"):
+        service.notebooks.document(service.create_chat().id)
