@@ -240,11 +240,20 @@ def _transformers(setup: Setup, cache: str | None) -> Write:
 def convert_for_transformers(gguf: str, folder: str) -> Iterator[str]:
     """Let transformers read the GGUF file and save it in its own form; yields the folder. Takes minutes, once."""
     import torch
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, GgufConfig
 
     path = Path(gguf)
-    model = AutoModelForCausalLM.from_pretrained(str(path.parent), gguf_file=path.name, dtype=torch.bfloat16)
-    model.save_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(
+        str(path.parent), gguf_file=path.name, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)
+    )
+    config = model.config
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config
+    plain = AutoModelForCausalLM.from_config(
+        config, dtype=torch.bfloat16
+    )  # what was read from GGUF refuses to be saved
+    plain.load_state_dict(model.state_dict())
+    plain.save_pretrained(folder)
     yield folder
 
 
