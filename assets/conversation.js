@@ -88,6 +88,14 @@ export class Conversation {
     return "taken";
   }
 
+  // Adds how long a reply took, once its figures are known.
+  knowSummary(messageId, summary) {
+    const item = this.items.get(messageId);
+    if (!item || !summary) return;
+    item.message.summary = summary;
+    this.#footers();
+  }
+
   toTheEnd() {
     if (this.stick) this.scroller.scrollTop = 1e9;
   }

@@ -28,7 +28,7 @@ class Page {
       continueReply: () => this.start("continue"),
       regenerate: () => this.start("regenerate"),
       edit: (text) => this.start("edit", { text }),
-      showFigures: (messageId) => this.panel.showKept(messageId).then(() => this.chrome.open("panel")),
+      showFigures: (messageId) => this.showFigures(messageId).then(() => this.chrome.open("panel")),
     });
     this.panel = new Panel();
     this.engine = new Engine(complain, () => this.chatId);
@@ -96,8 +96,12 @@ class Page {
     this.composer.setWriting(answer.writing.length > 0);
     this.writing = answer.writing[0] ?? null;
     const last = this.conversation.lastReplyId;
-    if (this.writing === null && last !== null && last !== this.panel.messageId) this.panel.showKept(last).catch(() => {});
+    if (this.writing === null && last !== null && last !== this.panel.messageId) this.showFigures(last).catch(() => {});
     this.stream.open();
+  }
+
+  async showFigures(messageId) {
+    this.conversation.knowSummary(messageId, await this.panel.showKept(messageId));
   }
 
   // What this tab has already, for the stream to go on from.

@@ -44,14 +44,15 @@ export class Panel {
     this.charts.draw(this, true);
   }
 
-  // Shows what is kept with a reply.
+  // Shows what is kept with a reply; resolves to its summary.
   async showKept(messageId) {
     this.messageId = messageId;
     this.sequence = 0;
     const { metrics } = await get(`/messages/${messageId}/metrics`);
-    if (this.messageId !== messageId) return;
+    if (this.messageId !== messageId) return undefined;
     if (metrics) this.#takeAll(metrics);
     else this.clear();
+    return metrics?.summary;
   }
 
   // Takes one event of the stream.

@@ -86,7 +86,7 @@ export class Setup {
     if (sizes.length) {
       const low = Math.log(Math.min(...sizes)) - 0.7;
       const high = Math.log(Math.max(...sizes));
-      const share = (size) => `${(100 * Math.max(0.02, (Math.log(size) - low) / (high - low))).toFixed(1)}%`;
+      const share = (size) => Math.max(0.02, (Math.log(size) - low) / (high - low)).toFixed(3);
       const table = element("div", "estimate-bars");
       table.setAttribute("role", "table");
       table.setAttribute("aria-label", "Cache at length");
@@ -116,10 +116,10 @@ function fact(label, value) {
   return made;
 }
 
-function bar(kind, width, label) {
+function bar(kind, share, label) {
   const made = element("span", `estimate-bar ${kind}`);
   const fill = element("span", "fill");
-  fill.style.width = width;
+  fill.style.setProperty("--share", share);
   made.append(fill, element("span", "estimate-label", label));
   made.setAttribute("role", "cell");
   return made;

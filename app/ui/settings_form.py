@@ -122,13 +122,21 @@ class SettingsForm:
             self._add(
                 "window",
                 gr.Number(
-                    label="Window, tokens", info="How far back each token sees.", precision=0, elem_id="rs-window"
+                    label="Window, tokens",
+                    info="How far back a token sees.",
+                    precision=0,
+                    min_width=120,
+                    elem_id="rs-window",
                 ),
             )
             self._add(
                 "sinks",
                 gr.Number(
-                    label="Sinks, tokens", info="First tokens that are never dropped.", precision=0, elem_id="rs-sinks"
+                    label="Sinks, tokens",
+                    info="First tokens, kept for ever.",
+                    precision=0,
+                    min_width=120,
+                    elem_id="rs-sinks",
                 ),
             )
         self._add(

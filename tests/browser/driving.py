@@ -62,17 +62,17 @@ reply => {
   const walker = document.createTreeWalker(reply, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const { currentNode } = walker;
-    if (!currentNode.parentElement.closest('button')) pieces.push(currentNode.data);
+    if (!currentNode.parentElement.closest('button, .formula')) pieces.push(currentNode.data);
   }
   return pieces.join(' ');
 }
 """
-"""Script that returns the text of a reply's element, what is off the screen included and buttons left out."""
+"""Script that returns the text of a reply's element, off the screen too, without buttons and formulas."""
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text, which Markdown leaves in place and in order."""
-    return re.findall(r"[^\W\d_]+", text)
+    """Return the words of a text, which Markdown leaves in place and in order; formulas are left out."""
+    return re.findall(r"[^\W\d_]+", re.sub(r"(\$\$?)[^$]+\1", " ", text))
 
 
 def chromium_path() -> str:
