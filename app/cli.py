@@ -10,6 +10,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from app import archive_commands as archive
 from app.proof import commands as proof
 from backends.errors import RingsideError
 from backends.requests import CachePolicy
@@ -191,3 +192,4 @@ def _fail(error: Exception, as_json: bool) -> NoReturn:
 
 
 proof.register(cli)
+archive.register(cli)
