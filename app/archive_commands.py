@@ -7,11 +7,11 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -24,6 +24,9 @@ from app.store_backup import copy_store
 from app.store_check import CheckReport, check
 from app.store_file import StoreError
 from backends.errors import BadRequestError, RingsideError
+
+if TYPE_CHECKING:
+    from app.chat_export import ExportFormat  # renders Markdown; only `export` waits for that
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
 FORMATS = ("md", "txt", "html", "json")
@@ -57,7 +60,7 @@ def export(
             return
         archive = Archive(store.database)
         wanted = [archive.chat(chat_id) for chat_id in (archive.chat_ids() if all_ else _chosen(store, chats or ()))]
-        _write(wanted, format_, output, as_json)
+        _write(wanted, cast("ExportFormat", format_), output, as_json)
 
 
 def import_(
@@ -192,15 +195,15 @@ def _chosen(store: Store, chosen: Sequence[str]) -> Iterator[int]:
         yield found[0].id
 
 
-def _write(chats: list[ArchivedChat], format_: str, output: Path | None, as_json: bool) -> None:
+def _write(chats: list[ArchivedChat], format_: ExportFormat, output: Path | None, as_json: bool) -> None:
     from app import chat_json
     from app.chat_export import exported, file_name
     from app.routes import assets_folder
 
+    pieces: dict[str, Iterable[str]] = {}
     if format_ == "json":
         pieces = {f"chats.{format_}" if len(chats) != 1 else file_name(chats[0], "json"): [chat_json.to_file(chats)]}
     else:
-        pieces = {}
         for chat in chats:
             pieces[_free_name(file_name(chat, format_), pieces)] = exported(chat, format_, assets_folder())
     if output is None and len(pieces) > 1:
