@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import platformdirs
-import tomli
 
 from app.chat_settings import ChatSettings as ChatSettings
 from app.chat_settings import chat_settings_from
 from backends.requests import LoadRequest
 from models.demo import DEFAULT_DEMO
 from models.folders import HOME_VARIABLE, data_folder
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 DEFAULT_PORT = 7878
 
@@ -75,7 +80,7 @@ def read_settings(path: Path | None = None) -> Settings:
     except OSError as error:
         return Settings(notices=(f"{path} cannot be read ({error.strerror}); the built-in settings are used.",))
     try:
-        return _parsed(tomli.loads(content.decode()), hashlib.sha256(content).hexdigest())
+        return _parsed(tomllib.loads(content.decode()), hashlib.sha256(content).hexdigest())
     except ValueError as error:  # not UTF-8, not TOML, or a value of the wrong kind
         notice = f"{path} was not understood ({error}); the built-in settings are used until it is corrected."
         return Settings(notices=(notice,))
