@@ -23,18 +23,37 @@ from tests.models.tiny_models import WINDOW, TinyModel, pieces, random_ids, save
 
 NUM_TOKENS = 40
 """Five windows: the ring wraps four times."""
+NUM_HALF_TOKENS = 120
+_HALF_PARTITIONS = ([70, 50], [40] + [1] * 80)
 NUM_FAR_TOKENS = 220
 """Far enough for every scaling of positions to show."""
 
 
-def decoder_error(family: str) -> float:
-    """Largest difference of any logit from transformers' without a cache, float32, over every way to cut the text."""
+@dataclass(frozen=True)
+class FullPrecision:
+    """Our decoder against transformers without a cache, float32, the worst over every way to cut the text.
+
+    Attributes:
+        error: largest difference of any logit.
+        same_top: share of positions with the same most likely token.
+    """
+
+    error: float
+    same_top: float
+
+
+def full_precision(family: str) -> FullPrecision:
+    """Measure one family, with sliding layers bounded and with everything kept."""
     tiny, ids = tiny_model(family), random_ids(NUM_TOKENS)
     expected = tiny.expected(ids)
-    return max(
-        _difference(logits(tiny, ids, chunks, new_cache(tiny, policy)), expected)
+    ours = [
+        logits(tiny, ids, chunks, new_cache(tiny, policy))
         for policy in (CachePolicy.AS_TRAINED, CachePolicy.FULL)
         for chunks in PARTITIONS.values()
+    ]
+    return FullPrecision(
+        error=max(_difference(actual, expected) for actual in ours),
+        same_top=min(_same_top(actual, expected) for actual in ours),
     )
 
 
@@ -57,10 +76,10 @@ class HalfPrecision:
 
 def half_precision(family: str, dtype: torch.dtype) -> HalfPrecision:
     """Measure one family in prefill and in single steps; the worse of the two counts."""
-    tiny, ids = tiny_model(family), random_ids(NUM_TOKENS)
+    tiny, ids = tiny_model(family), random_ids(NUM_HALF_TOKENS)
     exact = tiny.expected(ids)
     half = TinyModel(copy.deepcopy(tiny.stock).to(dtype), copy.deepcopy(tiny.decoder).to(dtype))
-    ours = [logits(half, ids, chunks, new_cache(half)).float() for chunks in ([20, 20], [1] * NUM_TOKENS)]
+    ours = [logits(half, ids, chunks, new_cache(half)).float() for chunks in _HALF_PARTITIONS]
     stock = half.expected(ids).float()
     return HalfPrecision(
         error=max(_mean_error(actual, exact) for actual in ours),
