@@ -1,5 +1,6 @@
 # make chat   install into .venv, fetch the demo model once, open the page
 # make test   install what the tests need as well, and run everything CI runs
+# make bench  measure both backends against the libraries they build on (an hour or more; ARGS=--quick to rehearse)
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -7,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 LLAMACPP ?= yes
 ARGS ?=
 
-.PHONY: chat test check clean
+.PHONY: chat test bench check clean
 .DELETE_ON_ERROR:
 
 chat: .venv/ready
@@ -15,6 +16,10 @@ chat: .venv/ready
 
 test: check
 	$(BIN)/python -m pytest $(ARGS)
+
+bench: .venv/ready-test
+	$(PIP) install -q -c constraints.txt accelerate
+	$(BIN)/python -m app.proof.bench $(ARGS)
 
 check: .venv/ready-test
 	$(BIN)/ruff check .
