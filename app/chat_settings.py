@@ -6,6 +6,7 @@ Both forms use the field names of `ChatSettings`, `LoadRequest` and `Sampling`, 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
@@ -27,6 +28,9 @@ class ChatSettings:
         stop: strings that end a reply.
         max_new_tokens: None writes until stopped.
         keep_writing: never draw the end-of-text token.
+        max_minutes: of writing; None writes until stopped.
+        steering_notes: given to the model on the way, see `app.steering`; one is repeated, several are an outline.
+        steering_every_tokens: drawn tokens between two of them.
     """
 
     load: LoadRequest
@@ -35,6 +39,9 @@ class ChatSettings:
     stop: tuple[str, ...] = ()
     max_new_tokens: int | None = None
     keep_writing: bool = False
+    max_minutes: float | None = None
+    steering_notes: tuple[str, ...] = ()
+    steering_every_tokens: int = 1000
 
 
 def chat_settings_from(table: Mapping[str, Any], base: ChatSettings) -> ChatSettings:
@@ -106,6 +113,12 @@ def _number(value: object) -> float:
     raise ValueError("give a number")
 
 
+def _above_zero(value: object) -> float:
+    if (number := _number(value)) > 0 and math.isfinite(number):
+        return number
+    raise ValueError("give a number above 0")
+
+
 def _whole(low: int) -> Callable[[object], int]:
     def parse(value: object) -> int:
         if isinstance(value, int) and not isinstance(value, bool) and value >= low:
@@ -138,6 +151,11 @@ def _texts(value: object) -> tuple[str, ...]:
     raise ValueError("give a list of texts")
 
 
+def _notes(value: object) -> tuple[str, ...]:
+    """Return the notes on one line each, without those that say nothing."""
+    return tuple(note for text in _texts(value) if (note := " ".join(text.split())))
+
+
 def _options(value: object) -> dict[str, str]:
     if isinstance(value, dict):
         return {_text(name): _text(each) for name, each in value.items()}
@@ -167,4 +185,7 @@ _PARSERS: dict[str, Callable[[object], Any]] = {
     "stop": _texts,
     "max_new_tokens": _or_none(_whole(1)),
     "keep_writing": _flag,
+    "max_minutes": _or_none(_above_zero),
+    "steering_notes": _notes,
+    "steering_every_tokens": _whole(16),
 }

@@ -122,6 +122,10 @@ class Content:
         if drawn:
             yield drawn
 
+    def notes(self) -> list[tuple[int, str]]:
+        """Return the notes with the characters before them."""
+        return [(at, each.text) for each, at, _ in self._placed() if isinstance(each, Note)]
+
     def text_for_model(self) -> str:
         """Return the text with its notes in place."""
         return "".join(

@@ -17,11 +17,11 @@ from typing_extensions import assert_never
 
 from app.jobs import Job
 from app.runs import Ending, Run
-from app.worker_messages import Cancel, Ended, Generate, LoadFailed, Ready, Update
+from app.worker_messages import Cancel, Ended, Generate, LoadFailed, Noted, Ready, Update
 from app.worker_process import WorkerProcess
 from backends.contract import LoadedModel
 from backends.errors import RingsideError, WorkerDiedError
-from backends.events import LoadProgress, MemoryFigures
+from backends.events import Finished, FinishReason, LoadProgress, MemoryFigures
 from backends.requests import LoadRequest
 
 EngineState = Literal["empty", "loading", "ready", "generating"]
@@ -238,7 +238,7 @@ class Engine:
             self._number += 1
             self._status = replace(self._status, state="generating")
             job.run.start(model)
-            worker.send(Generate(self._number, request))
+            worker.send(Generate(self._number, request, job.steering))
         job.keeper.started(job.run, model)
         try:
             return self._follow(worker, job)
@@ -253,25 +253,29 @@ class Engine:
     def _follow(self, worker: WorkerProcess, job: Job) -> Ending:
         """Pass the worker's reports on until the generation ends."""
         give_up_at_s: float | None = None
+        stopped_for: FinishReason | None = None
         while True:
             report = worker.receive(_TICK_S)
             match report:
                 case Update(number=self._number):
                     self._pass_on(report, job.run)
+                    stopped_for = stopped_for or self._stop_for(job.limits.reached(report), worker)
+                case Noted(number=self._number, text=text):
+                    job.run.steer(text)
                 case Ended(number=self._number, finished=finished, error=error):
-                    return Ending(
-                        finished.reason,
-                        finished.seed if error is None else None,
-                        error.message if error else "",
-                        error.hint if error else "",
-                    )
+                    return _ending(finished, error, None if job.run.cancelling else stopped_for)
                 case _:
                     pass
             job.keeper.advanced(job.run)
-            if job.run.cancelling and give_up_at_s is None:
+            if (job.run.cancelling or stopped_for) and give_up_at_s is None:
                 give_up_at_s = self._clock() + self._grace_s
             if give_up_at_s is not None and self._clock() >= give_up_at_s:
                 worker.kill()
+
+    def _stop_for(self, reason: FinishReason | None, worker: WorkerProcess) -> FinishReason | None:
+        if reason is not None:
+            worker.send(Cancel(self._number))
+        return reason
 
     def _pass_on(self, update: Update, run: Run) -> None:
         run.advance(update)
@@ -332,6 +336,13 @@ class Engine:
             self._drop_worker()
             with self._changed:
                 self._status = EngineStatus(error=error.message, hint=error.hint)
+
+
+def _ending(finished: Finished, error: RingsideError | None, stopped_for: FinishReason | None) -> Ending:
+    if error is not None:
+        return Ending("error", error=error.message, hint=error.hint)
+    was_stopped = finished.reason == "cancelled" and stopped_for is not None
+    return Ending(stopped_for if was_stopped and stopped_for else finished.reason, finished.seed)
 
 
 def _end(job: Job, ending: Ending) -> None:

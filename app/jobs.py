@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from app.limits import Limits
 from app.runs import Ending, Run
+from app.steering import Steering
 from backends.contract import LoadedModel
 from backends.requests import GenerationRequest, LoadRequest
 
@@ -43,9 +45,13 @@ class Job:
 
     Attributes:
         make_request: called when the job's turn comes, so that a message queued behind another sees its reply.
+        limits: what ends the reply besides the model and its request.
+        steering: notes given on the way; None for none.
     """
 
     run: Run
     load: LoadRequest
     make_request: Callable[[], GenerationRequest]
     keeper: Keeper
+    limits: Limits = field(default_factory=Limits)
+    steering: Steering | None = None

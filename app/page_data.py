@@ -50,6 +50,7 @@ def message_data(message: StoredMessage) -> Json:
         "seed": message.seed,
         "parent": message.parent_id,
         "version": message.version,
+        "notes": message.content.notes(),
     }
     if message.role == "user":
         data["text"] = message.text

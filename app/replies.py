@@ -8,13 +8,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from app.chat_settings import ChatSettings
-from app.content import Content
+from app.content import Content, Note
 from app.engine import Engine
 from app.jobs import Job
+from app.limits import Limits
 from app.metrics import MetricsRecord
 from app.prompts import document_messages, prompt_messages
 from app.reply_keeper import ReplyKeeper
 from app.runs import Run
+from app.steering import Steering
 from app.store import Store, StoredMessage
 from backends.draws import fresh_seed
 from backends.errors import BadRequestError
@@ -147,7 +149,9 @@ class Replies:
             self._keepers.append(keeper)
             self._runs[run.id] = run
             self._forget_old_runs()
-        self._engine.submit(Job(run, settings.load, self._request_maker(settings, run), keeper))
+        make_request = self._request_maker(settings, run)
+        limits, steering = Limits(settings.max_minutes), _steering(settings, earlier)
+        self._engine.submit(Job(run, settings.load, make_request, keeper, limits, steering))
         return run
 
     def _request_maker(self, settings: ChatSettings, run: Run) -> Callable[[], GenerationRequest]:
@@ -173,6 +177,19 @@ class Replies:
         finished = [run.id for run in self._runs.values() if run.finished]
         for run_id in finished[:-_KEPT_RUNS]:
             del self._runs[run_id]
+
+
+def _steering(settings: ChatSettings, earlier: StoredMessage | None) -> Steering | None:
+    """Return what is to be given on the way, behind the notes that the reply has already."""
+    if not settings.steering_notes:
+        return None
+    num_given = num_tokens = 0
+    for stretch in earlier.content.stretches if earlier is not None else ():
+        if isinstance(stretch, Note):
+            num_given, num_tokens = num_given + 1, 0
+        else:
+            num_tokens += stretch.num_tokens
+    return Steering(settings.steering_notes, settings.steering_every_tokens, num_given, num_tokens)
 
 
 def _with_seed(settings: ChatSettings, earlier: StoredMessage | None) -> ChatSettings:

@@ -19,6 +19,8 @@ METRICS_S = 15.0
 _STATUS: dict[FinishReason, MessageStatus] = {
     "stop": "complete",
     "length": "complete",
+    "time": "complete",
+    "loop": "complete",
     "cancelled": "cancelled",
     "error": "error",
 }

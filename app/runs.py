@@ -281,6 +281,11 @@ class Run:
             self._metrics.advance(update)
             self._notify()
 
+    def steer(self, note: str) -> None:
+        """Add a note that the model was given behind the text so far."""
+        with self._changed:
+            self._unkept.append(Written(self._text.num_chars, "", array("i"), note))
+
     def let_go(self, num_pieces: int) -> None:
         """Take the first pieces of `unkept` as kept: `read_kept` gives their text from now on."""
         with self._changed:

@@ -16,18 +16,30 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from multiprocessing.connection import Connection
 
 import psutil
 from typing_extensions import assert_never
 
-from app.worker_messages import Cancel, Command, Ended, Generate, LoadFailed, Ready, Report, Shutdown, Update
+from app.steering import NoteGiven, steered
+from app.worker_messages import (
+    Cancel,
+    Command,
+    Ended,
+    Generate,
+    LoadFailed,
+    Noted,
+    Ready,
+    Report,
+    Shutdown,
+    Update,
+)
 from backends import registry
-from backends.contract import Backend
+from backends.contract import Backend, Cancelled
 from backends.errors import OutOfMemoryError, RingsideError
-from backends.events import Finished, LoadProgress, MemoryFigures, PrefillProgress, TextChunk
+from backends.events import Event, Finished, LoadProgress, MemoryFigures, PrefillProgress, TextChunk
 from backends.requests import LoadRequest
 from models.catalog import resolve
 
@@ -110,12 +122,14 @@ class _Worker:
             return self._closing.is_set() or command.number <= self._cancelled_up_to
 
         def generate() -> None:
-            for event in backend.generate(command.request, cancelled):
+            for event in _events(backend, command, cancelled):
                 match event:
                     case TextChunk(text=text, token_ids=token_ids):
                         outbox.add(text, token_ids)
                     case PrefillProgress():
                         outbox.note_prefill(event)
+                    case NoteGiven(text=text):
+                        outbox.note(text)
                     case Finished():
                         finished.append(event)
                     case _:
@@ -156,6 +170,7 @@ class _Outbox:
         self._process = psutil.Process()
         self._start_s = time.perf_counter()
         self._lock = threading.Lock()
+        self._sending = threading.RLock()  # held from taking news to having sent them: they must not overtake others
         self._texts: list[str] = []
         self._token_ids: list[int] = []
         self._num_tokens = 0
@@ -195,6 +210,12 @@ class _Outbox:
             self._figures = figures
         self._has_news.set()
 
+    def note(self, text: str) -> None:
+        """Report a steering note, behind everything that came before it."""
+        with self._sending:
+            self._send_news()
+            self._send(Noted(self._number, text))
+
     def close(self) -> int:
         """Send what is left; return the number of tokens."""
         self._closed.set()
@@ -220,24 +241,31 @@ class _Outbox:
                 self._closed.wait(SEND_INTERVAL_S)
 
     def _send_news(self) -> None:
-        with self._lock:
-            update = Update(
-                number=self._number,
-                text="".join(self._texts),
-                token_ids=tuple(self._token_ids),
-                num_generated_tokens=self._num_tokens,
-                time_s=self._last_token_s if self._token_ids else self.time_s(),
-                first_token_s=self._first_token_s,
-                prefill=self._prefill,
-                prefill_s=self._prefill_s,
-                memory=self._figures,
-                process_bytes=self._process.memory_info().rss,
-            )
-            self._texts.clear()
-            self._token_ids.clear()
-            self._first_token_s = None
-            self._prefill = None
-        self._send(update)
+        with self._sending:
+            with self._lock:
+                update = Update(
+                    number=self._number,
+                    text="".join(self._texts),
+                    token_ids=tuple(self._token_ids),
+                    num_generated_tokens=self._num_tokens,
+                    time_s=self._last_token_s if self._token_ids else self.time_s(),
+                    first_token_s=self._first_token_s,
+                    prefill=self._prefill,
+                    prefill_s=self._prefill_s,
+                    memory=self._figures,
+                    process_bytes=self._process.memory_info().rss,
+                )
+                self._texts.clear()
+                self._token_ids.clear()
+                self._first_token_s = None
+                self._prefill = None
+            self._send(update)
+
+
+def _events(backend: Backend, command: Generate, cancelled: Cancelled) -> Iterator[Event | NoteGiven]:
+    if command.steering is None:
+        return backend.generate(command.request, cancelled)
+    return steered(backend, command.request, command.steering, cancelled)
 
 
 def _failure(action: Callable[[], object]) -> RingsideError | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.steering import Steering
 from backends.contract import LoadedModel
 from backends.errors import RingsideError
 from backends.events import Finished, LoadProgress, MemoryFigures, PrefillProgress
@@ -12,10 +13,11 @@ from backends.requests import GenerationRequest
 
 @dataclass(frozen=True)
 class Generate:
-    """Engine to worker: start generation `number`; numbers grow."""
+    """Engine to worker: start generation `number`; numbers grow. Notes of `steering` are given on the way."""
 
     number: int
     request: GenerationRequest
+    steering: Steering | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,14 @@ class Update:
 
 
 @dataclass(frozen=True)
+class Noted:
+    """A steering note went into the prompt behind everything reported so far."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True)
 class Ended:
     """The end of a generation, after all its updates. `error` is set exactly if `finished.reason` is "error"."""
 
@@ -82,4 +92,4 @@ class Ended:
     error: RingsideError | None = None
 
 
-Report = LoadProgress | Ready | LoadFailed | Update | Ended
+Report = LoadProgress | Ready | LoadFailed | Update | Noted | Ended
