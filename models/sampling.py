@@ -20,6 +20,8 @@ from backends.requests import Sampling
 INVALID_TOKEN = -1
 """Drawn where the logits hold NaN or +inf, or allow no token at all."""
 
+_LEADING_TOKENS = 2048  # tried before a whole vocabulary is sorted
+
 
 def draw(
     logits_BV: Tensor, sampling: Sampling, uniform_B: Tensor | float = 0.0, recent_BN: Tensor | None = None
@@ -106,22 +108,43 @@ def _candidates(logits_BV: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
     vocab_size = logits_BV.shape[-1]
     if sampling.top_k is not None and sampling.top_k < vocab_size:
         scores_BK, ids_BK = logits_BV.topk(sampling.top_k, dim=-1)
+        scores_BK = scores_BK.double()
+        scores_BK = _drop_beyond_top_p(scores_BK, _log_total(scores_BK), sampling.top_p)
     elif sampling.top_p < 1:
-        scores_BK, ids_BK = logits_BV.sort(dim=-1, descending=True, stable=True)
+        log_total_B1 = _log_total(logits_BV)
+        scores_BK, ids_BK = _leading(logits_BV, log_total_B1, sampling.top_p)
+        scores_BK = _drop_beyond_top_p(scores_BK, log_total_B1, sampling.top_p)
     else:
-        scores_BK, ids_BK = logits_BV, torch.arange(vocab_size, device=logits_BV.device).expand_as(logits_BV)
-        return _drop_below_min_p(scores_BK.double(), sampling.min_p), ids_BK
-    scores_BK = _drop_beyond_top_p(scores_BK.double(), sampling.top_p)
+        ids_BV = torch.arange(vocab_size, device=logits_BV.device).expand_as(logits_BV)
+        return _drop_below_min_p(logits_BV.double(), sampling.min_p), ids_BV
     scores_BK = _drop_below_min_p(scores_BK, sampling.min_p)
     ids_BK, order_BK = ids_BK.sort(dim=-1)
     return scores_BK.gather(-1, order_BK), ids_BK
 
 
-def _drop_beyond_top_p(scores_BK: Tensor, top_p: float) -> Tensor:
+def _log_total(scores_BK: Tensor) -> Tensor:
+    """Log of what probabilities are divided by, [B, 1] in float64."""
+    return scores_BK.double().logsumexp(dim=-1, keepdim=True)
+
+
+def _leading(logits_BV: Tensor, log_total_B1: Tensor, top_p: float) -> tuple[Tensor, Tensor]:
+    """Return scores in float64 and ids, largest first, of enough tokens for their probability to reach `top_p`.
+
+    Sorting a vocabulary of 262,144 takes a CPU as long as the model does, and a few tokens nearly always suffice.
+    """
+    if logits_BV.device.type == "cpu" and logits_BV.shape[-1] > _LEADING_TOKENS:
+        scores_BK, ids_BK = logits_BV.topk(_LEADING_TOKENS, dim=-1)
+        if bool(((_log_total(scores_BK) - log_total_B1).exp() > top_p).all()):
+            return scores_BK.double(), ids_BK
+    scores_BV, ids_BV = logits_BV.sort(dim=-1, descending=True, stable=True)
+    return scores_BV.double(), ids_BV
+
+
+def _drop_beyond_top_p(scores_BK: Tensor, log_total_B1: Tensor, top_p: float) -> Tensor:
     """Keep the smallest leading set whose probability reaches `top_p`; scores come sorted, largest first."""
     if top_p >= 1:
         return scores_BK
-    cumulative_BK = scores_BK.softmax(dim=-1).cumsum(dim=-1)
+    cumulative_BK = (scores_BK - log_total_B1).exp().cumsum(dim=-1)
     dropped_BK = torch.zeros_like(scores_BK, dtype=torch.bool)
     dropped_BK[..., 1:] = cumulative_BK[..., :-1] >= top_p  # the most likely token stays, also for top-p 0
     return scores_BK.masked_fill(dropped_BK, -math.inf)

@@ -76,6 +76,15 @@ def test_draws_what_the_documented_order_draws(
     assert int(drawn) == reference_draw(logits, sampling, number, recent)
 
 
+@pytest.mark.parametrize("spread", [0.01, 0.5, 3.0])
+def test_a_large_vocabulary_is_cut_at_top_p_whether_a_few_tokens_reach_it_or_not(spread: float) -> None:
+    logits = torch.randn(5000, dtype=torch.float64, generator=torch.Generator().manual_seed(2)) * spread
+    sampling = Sampling(temperature=0.9, top_k=None, top_p=0.777)
+    for index in range(20):
+        number = uniform(11, index)
+        assert int(draw(logits, sampling, number)) == reference_draw(logits.tolist(), sampling, number, [])
+
+
 def test_rows_are_drawn_as_if_alone() -> None:
     logits_BV = torch.randn(5, 60, generator=torch.Generator().manual_seed(1))
     numbers_B = torch.tensor([uniform(3, index) for index in range(5)], dtype=torch.float64)
