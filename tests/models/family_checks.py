@@ -140,11 +140,7 @@ def compat_error(family: str) -> float:
     """Largest difference of any logit between a stock model on our cache, loaded as people's folders are, and the same
     model without a cache, float32, over every way to cut the text.
     """
-    stock = stock_model(family)
-    ids = random_ids(NUM_TOKENS)
-    with TemporaryDirectory() as name:
-        files = ModelFiles.open(save_stock_folder(stock, Path(name)))
-        model = load_stock_model(files, stock_config(files), torch.float32, torch.device("cpu"))
+    stock, model, ids = stock_model(family), loaded_stock_model(family), random_ids(NUM_TOKENS)
     with torch.inference_mode():
         expected = stock(ids, use_cache=False).logits
     return max(
@@ -152,6 +148,13 @@ def compat_error(family: str) -> float:
         for bounded in (True, False)
         for chunks in PARTITIONS.values()
     )
+
+
+def loaded_stock_model(family: str) -> StockModel:
+    """One of `STOCK_FAMILIES`, by way of a folder."""
+    with TemporaryDirectory() as name:
+        files = ModelFiles.open(save_stock_folder(stock_model(family), Path(name)))
+        return load_stock_model(files, stock_config(files), torch.float32, torch.device("cpu"))
 
 
 def _stock_logits(model: StockModel, ids_BT: Tensor, chunks: list[int], bounded: bool) -> Tensor:
