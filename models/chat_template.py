@@ -15,6 +15,7 @@ from backends.errors import BadRequestError, ModelFileError
 from backends.requests import Message
 from models.gguf_reader import GgufFile
 from models.model_files import ModelFiles
+from models.reasoning import CHANNEL, split
 from models.template_sandbox import CompiledTemplate, RaisedByTemplateError
 from models.token_names import folder_token_names, gguf_token_names, read_json
 
@@ -118,8 +119,7 @@ class ChatTemplate:
             raise self._refusal(error) from error
 
     def _write(self, messages: Sequence[Message], add_generation_prompt: bool) -> str:
-        contents = [_parts(each.text) if self._takes_parts else each.text for each in messages]
-        dicts = [{"role": each.role, "content": content} for each, content in zip(messages, contents, strict=True)]
+        dicts = [self._turn(each) for each in messages]
         max_characters = _SPARE_CHARACTERS + 4 * sum(len(each.text) for each in messages)
         return self._template.render(
             max_characters,
@@ -129,6 +129,15 @@ class ChatTemplate:
             add_generation_prompt=add_generation_prompt,
             **self._token_names,
         )
+
+    def _turn(self, message: Message) -> dict[str, object]:
+        """Return a message as templates want it: think marks stay in the text, which templates cut out themselves, but
+        they refuse gpt-oss's channels there and want the reasoning beside it."""
+        text, reasoning = message.text, {}
+        if message.role == "assistant" and text.lstrip().startswith(CHANNEL):
+            said = split(text)
+            text, reasoning = said.answer, {"thinking": said.reasoning, "reasoning_content": said.reasoning}
+        return {"role": message.role, "content": _parts(text) if self._takes_parts else text, **reasoning}
 
     def _shows(self, role: str, as_parts: bool) -> bool:
         """Whether a message of this role, written in this form, appears in the prompt."""

@@ -101,6 +101,16 @@ def test_a_chat_that_begins_with_the_assistant_gets_an_empty_user_turn_where_the
     assert text.startswith(f"{BOS}<start_of_turn>user\n<end_of_turn>\n<start_of_turn>model\nWelcome.<end_of_turn>")
 
 
+def test_channels_of_an_earlier_reply_are_taken_apart_for_the_template_and_think_marks_left_to_it() -> None:
+    source = """{% for m in messages %}{% if "<|channel|>" in m.content %}{{ raise_exception("channels") }}{% endif %}
+    {%- if m.thinking is defined %}({{ m.thinking }}){% endif %}[{{ m.content }}]{% endfor %}"""
+    channels = "<|channel|>analysis<|message|>why<|start|>assistant<|channel|>final<|message|>so"
+    chat = [Message("user", "ask"), Message("assistant", channels), Message("user", "more")]
+    assert template(source).render(chat) == "[ask](why)[so][more]"
+    chat[1] = Message("assistant", "<think>why</think>so")
+    assert template(source).render(chat) == "[ask][<think>why</think>so][more]"
+
+
 def test_a_template_that_wants_parts_gets_parts() -> None:
     assert template(PARTS_ONLY).render(CHATS["with system"]) == "system: Be brief.;user:   hi \n;"
 
