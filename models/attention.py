@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from models.cache_plan import ChunkPlan, DecodePlan, Plan
 from models.config import ModelConfig
+from models.layer_cache import LayerCache
 from models.linear_factory import LinearFactory
 from models.norms import Norm
-from models.ring_cache import LayerCache
 from models.rope import Rotation
 
 
