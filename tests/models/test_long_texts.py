@@ -26,7 +26,7 @@ NUM_WRITTEN = 8 * WINDOW
 
 def write(model: TextModel, cache: TextCache) -> tuple[list[int], list[float]]:
     """Draw a text token by token, as the backend does; return it, prompt included, and the loss of each drawn token."""
-    step = TokenStep(model, cache, Sampling(temperature=1.0, top_k=None, top_p=1.0))
+    step = TokenStep(model, cache, Sampling(temperature=3.0, top_k=None, top_p=1.0))
     text, losses = list(PROMPT), []
     with torch.inference_mode():
         model(torch.tensor([text[:-1]]), cache, logits="none")
