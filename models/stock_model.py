@@ -167,6 +167,9 @@ class StockModel:
     def can_be_captured(self, cache: StockCache) -> bool:
         return False
 
+    def must_start_over(self, cache: StockCache, num_tokens: int) -> bool:
+        return False
+
     @torch.inference_mode()
     def check(self, name: str) -> int:
         """Compare a few tokens fed in pieces with the same without a cache; return the bytes of a token in the cache.

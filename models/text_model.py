@@ -89,3 +89,10 @@ class TextModel(Protocol):
     def can_be_captured(self, cache: Any) -> bool:
         """Whether a step is one fixed sequence of operations, so that a CUDA graph can hold it."""
         ...
+
+    def must_start_over(self, cache: Any, num_tokens: int) -> bool:
+        """Whether that many more tokens make what the cache holds worthless (longrope past its original context).
+
+        The cache must then be reset with the `planned_length` and be fed the whole text again.
+        """
+        ...

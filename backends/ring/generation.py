@@ -113,6 +113,8 @@ class RingBackend:
         text = self._open_text()
         reply = Reply(request, self._prompts.tokenizer, prompt)
         num_reused = text.take_up(prompt)
+        if self._model.must_start_over(text.cache, len(prompt) - num_reused):
+            num_reused = text.start_over(len(prompt))
         yield PrefillProgress(num_reused, len(prompt), num_reused)
         for num_read in self._read(text, prompt, cancelled):
             yield PrefillProgress(num_read, len(prompt), num_reused)
@@ -130,6 +132,9 @@ class RingBackend:
                 break
             yield TextChunk(reply.push(token), (token,))
             reason = reply.end_reason or ("cancelled" if cancelled() else None)
+            if reason is None and self._model.must_start_over(text.cache, 1):
+                yield from self._read_again(text, cancelled)
+                reason = "cancelled" if cancelled() else None
             if reason is None:  # the last token of a reply is fed by the reply that follows
                 token = self._next_token(step, text, token, reply.number)
         text.logits_BV = step.logits()
@@ -147,6 +152,13 @@ class RingBackend:
             self._feed_chunk(text, prompt[start : min(start + self._chunk_tokens, len(prompt) - 1)])
             yield len(text.tokens)
         text.remember()
+
+    def _read_again(self, text: CachedText, cancelled: Cancelled) -> Iterator[PrefillProgress]:
+        """Feed all that was fed once more, since the next token changes how positions are told (longrope)."""
+        tokens = text.tokens.tolist()
+        text.start_over(len(tokens) + 1)
+        for num_read in self._read(text, [*tokens, 0], cancelled):
+            yield PrefillProgress(num_read, len(tokens))
 
     @torch.inference_mode()
     def _feed_chunk(self, text: CachedText, tokens: list[int]) -> None:

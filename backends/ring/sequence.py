@@ -67,6 +67,13 @@ class CachedText:
         self.tokens = wanted[:length]
         return length
 
+    def start_over(self, planned_length: int) -> int:
+        """Empty the cache for a text of at least that many tokens; return how many of it are there now: 0."""
+        self.cache.reset(planned_length=planned_length)
+        self.tokens = array("i")
+        self.logits_BV = None
+        return 0
+
     def note_fed(self, tokens: Sequence[int]) -> None:
         """Count tokens that the decoder has put into the cache."""
         self.tokens.extend(tokens)

@@ -6,6 +6,7 @@ import gc
 import math
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,10 @@ from models.decoder import Decoder
 from models.model_files import ModelFiles
 from models.ring_cache import KVCache
 from models.sizing import kv_bytes, kv_held_bytes
+from models.vocabulary import build_tokenizer
 from tests.backends.tiny_gguf import write_tiny_gguf
+from tests.models.tiny_models import build, save_folder
+from tests.models.tiny_tokenizers import byte_level_vocabulary
 
 WINDOW = 8
 WILD = Sampling(temperature=1.0, top_k=None, top_p=1.0, seed=5)  # every difference of the logits shows in the text
@@ -131,6 +135,38 @@ def test_a_reply_that_ended_by_itself_goes_on_from_its_very_end(model_path: Path
     went_on = run(backend, request)
     assert reused(went_on) == 1 + len(FIRST) + len(ids_of(ended[1])), "nothing is left to feed"
     assert ids_of(went_on) == ids_of(run(open_backend(model_path), request))
+
+
+LONGROPE = {
+    "rope_type": "longrope",
+    "partial_rotary_factor": 0.75,
+    "short_factor": [1.0, 1.1, 1.2],
+    "long_factor": [2.0, 4.0, 8.0],
+    "original_max_position_embeddings": 32,
+}
+
+
+@pytest.mark.parametrize("num_before", [0, 14])
+def test_longrope_reads_the_text_again_where_its_frequencies_change(tmp_path: Path, num_before: int) -> None:
+    vocabulary = byte_level_vocabulary()
+    tiny = build(
+        "phi3", rope_parameters=LONGROPE, original_max_position_embeddings=32, vocab_size=len(vocabulary.tokens)
+    )
+    save_folder(tiny.stock, tmp_path)
+    build_tokenizer(vocabulary).save(str(tmp_path / "tokenizer.json"))
+    backend = open_backend(tmp_path, CachePolicy.FULL)
+    request = ask("the dog", num_tokens=50 - num_before, sampling=Sampling(temperature=0), ignore_end=False)
+    if num_before:
+        before = run(backend, ask("the dog", num_tokens=num_before, sampling=Sampling(temperature=0)))
+        request = replace(request, messages=(*request.messages, as_reply(before)))
+    events = run(backend, request)
+    text = [*backend._prompts.ids(request.messages), *ids_of(events)]
+    start = len(text) - len(ids_of(events))
+    assert start < 32 < len(text) - 1, "it crosses the original context"
+    for end in range(start, len(text)):
+        assert int(tiny.expected(torch.tensor([text[:end]]))[0, -1].argmax()) == text[end]
+    read = [event for event in events if isinstance(event, PrefillProgress)]
+    assert read[-1].done_tokens == read[-1].total_tokens == 32
 
 
 def with_seed(seed: int) -> Sampling:
