@@ -44,21 +44,21 @@ def test_a_reply_streams_with_its_figures_and_ends(start_ringside: StartRingside
 def test_both_charts_move_and_the_kept_cache_is_flat_while_a_full_one_grows(
     start_ringside: StartRingside, new_tab: NewTab
 ) -> None:
-    ringside = start_ringside(rate="400", end_after="2000")
+    ringside = start_ringside(rate="150", end_after="1500")
     tab = new_tab(ringside.url)
     tab.send("Go on and on.")
-    tab.wait_for_tokens(500)
+    tab.wait_for_tokens(200)
     tab.page.wait_for_function("document.getElementById('rs-chart-memory').data?.some(t => t.x.length > 3)")
     first = chart(tab, "memory", "kv_full_bytes")[-1]
-    tab.wait_for_tokens(1500)
+    tab.wait_for_tokens(900)
     tab.page.wait_for_timeout(1200)
     assert chart(tab, "memory", "kv_full_bytes")[-1] > first
     assert chart(tab, "speed", "smooth")
     tab.wait_for_end()
-    tab.page.wait_for_function("document.getElementById('rs-chart-memory').data.some(t => t.x.at(-1) >= 2000)")
+    tab.page.wait_for_function("document.getElementById('rs-chart-memory').data.some(t => t.x.at(-1) >= 1500)")
     held = chart(tab, "memory", "kv_held_bytes")
     assert max(held[len(held) // 2 :]) == min(held[len(held) // 2 :])
-    assert chart(tab, "memory", "kv_full_bytes")[-1] > 5 * held[-1]
+    assert chart(tab, "memory", "kv_full_bytes")[-1] > 4 * held[-1]
 
 
 def chart(tab: Tab, name: str, trace: str) -> list[float]:
@@ -264,7 +264,7 @@ def test_settings_are_plain_before_the_first_message_and_reach_the_reply(
     tab.page.click("#rs-open-settings")
     expect(tab.page.locator("#rs-window input")).to_have_value("128")
     tab.page.fill("#rs-window input", "0")
-    expect(tab.page.locator("#rs-settings-problem")).to_contain_text("window")
+    expect(tab.page.locator("#rs-settings-problem")).to_contain_text("Window cannot be 0")
 
 
 def test_the_figures_of_an_old_reply_are_shown_when_its_chat_is_opened(
@@ -332,17 +332,21 @@ def test_following_lets_go_when_the_reader_scrolls_up_and_comes_back_on_request(
     tab.page.click("#rs-stop")
 
 
-def test_an_error_is_one_sentence_and_the_next_message_works(start_ringside: StartRingside, new_tab: NewTab) -> None:
-    ringside = start_ringside(rate="100", end_after="120", fail_at="60", fail_kind="kill")
+@pytest.mark.parametrize("kind", ["runtime", "kill"])
+def test_an_error_is_one_sentence_and_the_next_try_works(
+    start_ringside: StartRingside, new_tab: NewTab, kind: str
+) -> None:
+    ringside = start_ringside(rate="100", fail_at="60", fail_kind=kind)
     tab = new_tab(ringside.url)
     tab.send("Break in the middle.")
-    expect(tab.page.locator(".message.assistant .problem")).to_be_visible(timeout=60_000)
-    said = tab.page.locator(".message.assistant .problem").inner_text()
-    assert "Traceback" not in said
-    assert len(said) < 300
-    assert words(shown_text(tab))
+    problem = tab.page.locator(".message.assistant .problem")
+    expect(problem).to_be_visible(timeout=60_000)
+    assert "Traceback" not in problem.inner_text()
+    assert len(problem.inner_text()) < 300
+    assert len(words(shown_text(tab))) > 5
     tab.page.click("[data-action=regenerate]")
-    tab.page.wait_for_function("document.querySelector('.message.assistant footer')?.textContent.includes('finished')")
+    expect(problem).to_be_hidden()
+    tab.page.wait_for_function(f"({SHOWN_TEXT})(document.querySelector('.message.assistant .reply')).length > 60")
 
 
 @pytest.mark.parametrize("width", [360, 700])
