@@ -23,6 +23,9 @@ from models.sizing import (
     resolved_sinks,
 )
 
+_CHUNK_TOKENS = 128
+_HELD_BESIDES = {"ring": (105 * 2**20, 455), "llamacpp": (23 * 2**20, 122), "echo": (2**20, 0)}
+
 
 @dataclass(frozen=True)
 class LayerKind:
@@ -63,7 +66,8 @@ class Outlook:
 
     Attributes:
         element_bytes: of one stored key or value number.
-        buffers_bytes: scratch space of a step; runtime_bytes: the process without a model, None where not measured.
+        buffers_bytes: tokenizer, scratch space of a step, and a saved turn where the backend keeps one.
+        runtime_bytes: the process without a model; None where not measured.
         full_ends_at_tokens: length at which a cache that keeps everything exceeds the free memory.
         sentences: warnings and advice, the most important first.
     """
@@ -111,8 +115,8 @@ def outlook(files: ModelFiles, request: LoadRequest, around: Surroundings, windo
     """
     config = files.config()
     weights = held_weights_bytes(files, request, around.on_gpu)
-    buffers = buffers_bytes(config, request)
     element = kv_element_bytes(request, around.on_gpu)
+    buffers = buffers_bytes(config, request) + _saved_turn_bytes(config, request, element)
     fixed = weights + buffers + (around.runtime_bytes or 0)
     known = estimate(
         config,
@@ -144,12 +148,22 @@ def outlook(files: ModelFiles, request: LoadRequest, around: Surroundings, windo
 
 
 def buffers_bytes(config: ModelConfig, request: LoadRequest) -> int:
-    """Return an estimate of the scratch space of a step: a chunk's activations, its scores, and one row of logits."""
-    chunk = 128
-    activations = 4 * config.hidden_size + 3 * config.mlp_size + 3 * config.num_heads * config.head_dim
-    scores = config.num_heads * (chunk + request.window)
-    logits = 8 * config.vocab_size  # as computed, in float64 for the draw, and sorted
-    return 4 * (chunk * (activations + scores) + logits)
+    """Return what a worker holds besides weights, cache and libraries: tokenizer, scratch space, a saved turn.
+
+    The fixed part and the part by vocabulary were measured on the two demo models (Linux, the versions of
+    constraints.txt): their tokenizers differ by a factor of five.
+    """
+    fixed_bytes, bytes_per_vocabulary_entry = _HELD_BESIDES[request.backend]
+    widths = 4 * config.hidden_size + 3 * config.mlp_size + 3 * config.num_heads * config.head_dim
+    scratch_bytes = 4 * (_CHUNK_TOKENS * widths + 2 * config.vocab_size)
+    return fixed_bytes + bytes_per_vocabulary_entry * config.vocab_size + scratch_bytes
+
+
+def _saved_turn_bytes(config: ModelConfig, request: LoadRequest, element: int) -> int:
+    """The ring backend copies a bounded cache at the end of the prompt, so that a reply can be written anew."""
+    if request.backend != "ring" or request.policy is CachePolicy.FULL:
+        return 0
+    return policy_kv_bytes(config, request, request.window, element)
 
 
 def layer_kinds(config: ModelConfig, element_bytes: int) -> tuple[LayerKind, ...]:

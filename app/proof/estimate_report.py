@@ -41,7 +41,7 @@ def _parts(outlook: Outlook) -> Table:
     rows = [
         ("Weights as held", bytes_text(outlook.weights_bytes)),
         (f"Keys and values, {request.policy.value}, W = {request.window:,}", bytes_text(outlook.kv_bytes)),
-        ("Scratch space of a step", bytes_text(outlook.buffers_bytes)),
+        ("Tokenizer, scratch space, saved turn", bytes_text(outlook.buffers_bytes)),
         ("Libraries", "not measured" if outlook.runtime_bytes is None else bytes_text(outlook.runtime_bytes)),
         ("Process in all", bytes_text(outlook.total_bytes)),
         ("Free now", "unknown" if outlook.free_bytes is None else bytes_text(outlook.free_bytes)),

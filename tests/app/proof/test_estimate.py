@@ -12,7 +12,9 @@ from app.proof import machine
 from app.proof.advice import advice
 from app.proof.estimate import Surroundings, default_windows, figure, layer_kinds, outlook
 from app.proof.estimate_report import report
-from backends.requests import CachePolicy, LoadRequest
+from app.proof.measurement import measure
+from backends.registry import BACKENDS
+from backends.requests import CachePolicy, GenerationRequest, LoadRequest, Message
 from models.config import LayerConfig, ModelConfig
 from models.model_files import ModelFiles
 
@@ -110,3 +112,20 @@ def test_the_machine_s_record_names_processor_memory_and_versions() -> None:
     found = machine.describe()
     assert {"cpu", "cores", "memory", "system", "python", "numpy"} <= set(found)
     assert all(found.values())
+
+
+@pytest.mark.real_model
+@pytest.mark.parametrize("backend", ["llamacpp", "ring"])
+def test_the_estimate_is_within_a_tenth_of_the_process_and_two_per_cent_of_the_cache(
+    gemma_path: Path, backend: str
+) -> None:
+    if missing := BACKENDS[backend].missing_libraries():
+        pytest.skip(f"{missing} not installed")
+    load = LoadRequest(backend, str(gemma_path), window=512, num_threads=1)
+    around = Surroundings(runtime_bytes=machine.runtime_bytes(backend))
+    expected = outlook(ModelFiles.open(gemma_path), load, around)
+    request = GenerationRequest((Message("user", "It was late in the year. " * 80),), max_new_tokens=8, ignore_end=True)
+    *_, measured = measure("run", load, request)
+    assert not measured.error
+    assert measured.points[-1].kv_allocated_bytes == pytest.approx(expected.kv_bytes, rel=0.02)
+    assert measured.peak_process_bytes == pytest.approx(expected.total_bytes, rel=0.1)
