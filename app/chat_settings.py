@@ -9,8 +9,9 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, get_args
 
+from app.limits import OnLoop
 from backends.requests import CachePolicy, LoadRequest, Sampling
 
 NO_LIMIT = "none"
@@ -29,6 +30,7 @@ class ChatSettings:
         max_new_tokens: None writes until stopped.
         keep_writing: never draw the end-of-text token.
         max_minutes: of writing; None writes until stopped.
+        on_loop: what is done about a reply that repeats itself over and over.
         steering_notes: given to the model on the way, see `app.steering`; one is repeated, several are an outline.
         steering_every_tokens: drawn tokens between two of them.
     """
@@ -40,6 +42,7 @@ class ChatSettings:
     max_new_tokens: int | None = None
     keep_writing: bool = False
     max_minutes: float | None = None
+    on_loop: OnLoop = "notice"
     steering_notes: tuple[str, ...] = ()
     steering_every_tokens: int = 1000
 
@@ -185,6 +188,7 @@ _PARSERS: dict[str, Callable[[object], Any]] = {
     "stop": _texts,
     "max_new_tokens": _or_none(_whole(1)),
     "keep_writing": _flag,
+    "on_loop": _one_of(*get_args(OnLoop)),
     "max_minutes": _or_none(_above_zero),
     "steering_notes": _notes,
     "steering_every_tokens": _whole(16),

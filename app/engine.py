@@ -259,7 +259,9 @@ class Engine:
             match report:
                 case Update(number=self._number):
                     self._pass_on(report, job.run)
-                    stopped_for = stopped_for or self._stop_for(job.limits.reached(report), worker)
+                    loop_tokens = job.run.loop_tokens
+                    job.run.warn(job.limits.warning(loop_tokens))
+                    stopped_for = stopped_for or self._stop_for(job.limits.reached(report, loop_tokens), worker)
                 case Noted(number=self._number, text=text):
                     job.run.steer(text)
                 case Ended(number=self._number, finished=finished, error=error):

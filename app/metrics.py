@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import islice
 
+from app.loops import LoopDetector
 from app.rates import AverageRate, SmoothedRate
 from app.series import BoundedSeries, Point
 from app.worker_messages import Update
@@ -29,6 +30,7 @@ TRACES = (
     "kv_held_bytes",
     "kv_allocated_bytes",
     "kv_full_bytes",
+    "distinct_share",
 )
 """Names of the traces, in the order of `Sample.values`."""
 
@@ -164,6 +166,9 @@ class MetricsRecorder:
     Args:
         clock: seconds, only for what happens between two reports (elapsed time, a rate that sinks in a stall).
         earlier: record of the reply so far, if it is being continued: tokens and seconds go on from there.
+
+    Attributes:
+        loops: tells whether the reply goes round in circles, of this stretch of it.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, earlier: MetricsRecord | None = None) -> None:
@@ -173,6 +178,7 @@ class MetricsRecorder:
         self._base_tokens = earlier.summary.num_tokens
         self._base_s = earlier.summary.elapsed_s
         self._summary = replace(earlier.summary, time_to_first_token_s=None, tokens_per_s=None)
+        self.loops = LoopDetector()
         self._series = {name: BoundedSeries(MAX_POINTS, earlier.traces.get(name, ())) for name in TRACES}
         self._prefills = list(earlier.prefills)
         self._sequence = earlier.sequence
@@ -201,6 +207,7 @@ class MetricsRecorder:
         """Note what a report of the worker says of tokens, time and memory; one without tokens records no rate."""
         total = self._base_tokens + update.num_generated_tokens
         num_new = len(update.token_ids)
+        self.loops.push(update.token_ids)
         rates: tuple[float | None, float | None] = (None, None)
         self._last_s = max(self._last_s, update.time_s)
         if update.first_token_s is not None and self._summary.time_to_first_token_s is None:
@@ -261,7 +268,7 @@ class MetricsRecorder:
         process_bytes: int,
     ) -> None:
         figures = asdict(memory) if memory is not None else {}
-        values = (*rates, process_bytes or None, *(figures.get(name) for name in TRACES[3:]))
+        values = (*rates, process_bytes or None, *map(figures.get, TRACES[3:-1]), self.loops.distinct_share)
         sample = Sample(tokens, self._base_s + self._last_s, values)
         for name, value in zip(TRACES, values, strict=True):
             if value is not None:

@@ -40,6 +40,10 @@ FIELDS = (
     "stop",
     "max_new_tokens",
     "keep_writing",
+    "max_minutes",
+    "on_loop",
+    "steering_notes",
+    "steering_every_tokens",
 )
 """What a preset may hold, names of `app.chat_settings`."""
 

@@ -150,7 +150,7 @@ class Replies:
             self._runs[run.id] = run
             self._forget_old_runs()
         make_request = self._request_maker(settings, run)
-        limits, steering = Limits(settings.max_minutes), _steering(settings, earlier)
+        limits, steering = Limits(settings.max_minutes, settings.on_loop), _steering(settings, earlier)
         self._engine.submit(Job(run, settings.load, make_request, keeper, limits, steering))
         return run
 

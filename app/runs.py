@@ -88,6 +88,7 @@ class _State:
     ending: Ending | None = None
     cancelling: bool = False
     notice: str = ""
+    warning: str = ""
 
 
 class Run:
@@ -153,7 +154,7 @@ class Run:
                 error=ending.error,
                 hint=ending.hint,
                 cancelling=state.cancelling,
-                notice=state.notice,
+                notice=state.notice or state.warning,
             )
 
     def text_from(self, offset: int) -> str:
@@ -243,6 +244,12 @@ class Run:
                 self._wakers.discard(wake)
         return self._version
 
+    @property
+    def loop_tokens(self) -> int | None:
+        """The length of what the reply repeats over and over; None while it does not, see `app.loops`."""
+        with self._changed:
+            return self._metrics.loops.period_tokens
+
     def metrics(self) -> MetricsRecord:
         """Return the whole series, decimated, and the summary."""
         with self._changed:
@@ -301,6 +308,11 @@ class Run:
         """Show a sentence beside the reply; empty takes it away."""
         if sentence != self._state.notice:
             self._set(notice=sentence)
+
+    def warn(self, sentence: str) -> None:
+        """Show a sentence about the text itself where no notice is shown; empty takes it away."""
+        if sentence != self._state.warning:
+            self._set(warning=sentence)
 
     def finish(self, ending: Ending, time_s: float = 0.0) -> None:
         """End the run; the first ending counts."""
