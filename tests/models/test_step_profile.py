@@ -1,0 +1,41 @@
+"""Where a token's time goes: operators sorted into parts, and parts that sum to the time of a step."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+
+from models.step_profile import PARTS, part_of, seconds_by_part
+
+
+@pytest.mark.parametrize(
+    ("operator", "part"),
+    [
+        ("aten::_scaled_dot_product_flash_attention_for_cpu", "attention"),
+        ("quantized::linear_with_input_q_dq_qweight_dq_output_fp32", "weights"),
+        ("aten::mm", "weights"),
+        ("aten::index_copy_", "copies"),
+        ("aten::cat", "copies"),
+        ("aten::topk", "sampling"),
+        ("aten::cumsum", "sampling"),
+        ("aten::rms_norm", "norms and other arithmetic"),
+        ("aten::mul", "norms and other arithmetic"),
+    ],
+)
+def test_operators_are_sorted_by_what_they_are_for(operator: str, part: str) -> None:
+    assert part_of(operator) == part
+
+
+def test_the_parts_sum_to_a_step_and_the_heavy_one_leads() -> None:
+    left, right = torch.randn(600, 600), torch.randn(600, 600)
+    found = seconds_by_part(lambda: left @ right, num_steps=3)
+    assert set(found) == set(PARTS)
+    assert max(found, key=lambda part: found[part]) == "weights"
+    assert all(seconds >= 0 for seconds in found.values())
+
+
+def test_time_that_no_operator_accounts_for_is_outside_pytorch() -> None:
+    found = seconds_by_part(lambda: time.sleep(0.02), num_steps=2)
+    assert found["outside PyTorch"] >= 0.019
