@@ -52,6 +52,9 @@ def serve_chat(given: Mapping[str, Any], port: int | None, open_browser: bool, a
 
 def _open_running(instance: Instance, open_browser: bool, as_json: bool) -> int:
     url = instance.running_url()
+    if instance.has_no_page:
+        print("A reply is being written by `ringside generate`; wait for its end or stop it there.", flush=True)
+        return 1
     if url is None:
         print("Ringside is already running but does not answer; end that process and start again.", flush=True)
         return 1

@@ -1,4 +1,4 @@
-"""The `ringside` command: `chat` (default), `generate`, `models`, and the proof (`app.proof.commands`).
+"""The `ringside` command: `chat` (default), `generate`, `watch`, `models`, and the proof (`app.proof.commands`).
 
 Importing this module loads no engine library and no web framework; each command imports what it needs.
 """
@@ -110,6 +110,9 @@ def generate(
     seed: Seed = None,
     keep_writing: KeepWriting = None,
     option: BackendOption = None,
+    keep: Annotated[
+        bool, typer.Option(help="Keep the reply as a chat, written by the running Ringside where there is one.")
+    ] = True,
     as_json: Json = False,
 ) -> None:
     """Write one reply to stdout, without a browser. Ctrl-C ends it and keeps what came."""
@@ -130,17 +133,23 @@ def generate(
         max_new_tokens=tokens,
         stop=stop or None,
     )
-    from app.chat_settings import chat_settings_from
     from app.generate_command import generate as write
-    from app.settings import read_settings
 
     try:
-        text = _prompt(prompt)
-        settings = read_settings()
-        for notice in settings.notices:
-            typer.echo(notice, err=True)
-        code = write(chat_settings_from(given, settings.defaults), text, as_json)
+        code = write(given, _prompt(prompt), as_json, keep)
     except (RingsideError, ValueError) as error:
+        _fail(error, as_json)
+    raise typer.Exit(code)
+
+
+@cli.command()
+def watch(as_json: Json = False) -> None:
+    """Follow the reply that is being written in the page or by another command; Ctrl-C leaves it running."""
+    from app.generate_command import watch as follow
+
+    try:
+        code = follow(as_json)
+    except RingsideError as error:
         _fail(error, as_json)
     raise typer.Exit(code)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from app.metrics import Summary
-from app.runs import RunView
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the command line imports this module, and must not wait for numpy
+    from app.metrics import Summary
+    from app.runs import RunView
 
 
 def progress_line(view: RunView) -> str:

@@ -1,4 +1,4 @@
-"""`ringside generate`: text to stdout without a browser, figures to stderr; the same engine and worker as the page."""
+"""`ringside generate` and `ringside watch`: text to stdout without a browser, figures to stderr."""
 
 from __future__ import annotations
 
@@ -7,17 +7,22 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, TextIO
 
-from app.chat_settings import ChatSettings
+from app.chat_settings import ChatSettings, chat_settings_from
 from app.engine import Engine
 from app.figures import figures_line, progress_line
+from app.instance import Instance
 from app.jobs import Job, NothingKept
 from app.prompts import prompt_messages
+from app.running import FollowedRun, LocalRun, RunningInstance
 from app.runs import Run, RunView
-from app.settings import worker_log_path
+from app.service import Service
+from app.settings import read_settings, worker_log_path
+from backends.errors import RingsideError
+from backends.events import FinishReason
 from backends.requests import GenerationRequest, Message
 
 INTERRUPTED = 130
@@ -26,11 +31,75 @@ INTERRUPTED = 130
 _LINE_EVERY_S = 5.0
 
 
-def generate(settings: ChatSettings, prompt: str, as_json: bool) -> int:
+def generate(given: Mapping[str, Any], prompt: str, as_json: bool, keep: bool = True) -> int:
     """Write one reply to stdout as it comes; return the exit code.
 
-    Ctrl-C or SIGTERM ends the reply after the current token, a second one at once.
+    It is kept as a chat of its own, and written by the instance that is running where there is one, so that the page
+    shows it too. Ctrl-C or SIGTERM ends it after the current token, a second one at once.
+
+    Args:
+        given: settings from the command line, flat names.
+        keep: False writes it in this process and keeps nothing.
+
+    Raises:
+        RingsideError: the store cannot be opened, or the running instance refuses.
+        ValueError: a given setting cannot be.
     """
+    settings = read_settings()
+    chat_settings_from(given, settings.defaults)  # refused before anything is started
+    for notice in settings.notices:
+        print(notice, file=sys.stderr)
+    instance = Instance(settings.data_folder)
+    if not keep:
+        return _write_here(chat_settings_from(given, settings.defaults), prompt, as_json)
+    if not instance.claim():
+        return _write_there(instance, given, prompt, as_json)
+    try:
+        instance.announce(None)
+        service = Service.open(settings)
+        try:
+            run = service.begin(prompt, given)
+            return _show(LocalRun(run, lambda: service.cancel(run.id)), as_json)
+        finally:
+            service.close()
+    finally:
+        instance.release()
+
+
+def watch(as_json: bool) -> int:
+    """Follow the reply that the running instance is writing, from its start; return the exit code.
+
+    Ctrl-C ends the watching and not the reply.
+
+    Raises:
+        RingsideError: none is being written, or no instance is running.
+    """
+    instance = Instance(read_settings().data_folder)
+    url = None
+    if instance.claim():
+        instance.release()
+    else:
+        url = instance.running_url()
+    run = None if url is None else RunningInstance(url).newest_run()
+    if run is None:
+        raise RingsideError("No reply is being written.", "Start one in the page or with `ringside generate`.")
+    try:
+        _follow(run, _shown_by(as_json))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+def _write_there(instance: Instance, given: Mapping[str, Any], prompt: str, as_json: bool) -> int:
+    url = instance.running_url()
+    if url is None:
+        raise RingsideError(
+            "Ringside is running in a terminal and takes no other work.", "Wait for it, or give --no-keep."
+        )
+    return _show(RunningInstance(url).begin(prompt, given), as_json)
+
+
+def _write_here(settings: ChatSettings, prompt: str, as_json: bool) -> int:
     request = GenerationRequest(
         (*prompt_messages(settings.system_prompt, []), Message("user", prompt)),
         settings.sampling,
@@ -39,31 +108,39 @@ def generate(settings: ChatSettings, prompt: str, as_json: bool) -> int:
         settings.keep_writing,
     )
     engine, run = Engine(worker_log_path()), Run(0, 0)
-    show = _JsonLines(sys.stdout) if as_json else _Plain(sys.stdout, sys.stderr)
-    interrupted = _stop_on_signals(lambda: engine.cancel(run))
     engine.submit(Job(run, settings.load, lambda: request, NothingKept()))
     try:
-        _follow(run, show.show)
-    except BrokenPipeError:  # the reader has had enough, as `| head` has
-        engine.cancel(run)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _show(LocalRun(run, lambda: engine.cancel(run)), as_json)
     finally:
         engine.close()
+
+
+def _show(run: FollowedRun, as_json: bool) -> int:
+    """Show a run up to its end, stopping it on signals and when nobody reads any more; return the exit code."""
+    interrupted = _stop_on_signals(run.cancel)
+    try:
+        reason = _follow(run, _shown_by(as_json))
+    except BrokenPipeError:  # the reader has had enough, as `| head` has
+        run.cancel()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     if interrupted:
         return INTERRUPTED
-    return 1 if run.view().reason == "error" else 0
+    return 1 if reason == "error" else 0
 
 
-def _follow(run: Run, show: Callable[[RunView], None]) -> None:
-    """Show every state of the run, text in order and once, up to the last."""
-    view = run.view()
+def _shown_by(as_json: bool) -> Callable[[RunView], None]:
+    return _JsonLines(sys.stdout).show if as_json else _Plain(sys.stdout, sys.stderr).show
+
+
+def _follow(run: FollowedRun, show: Callable[[RunView], None]) -> FinishReason | None:
+    """Show every state of the run, text in order and once, up to the last; return how it ended."""
+    view = run.first_view()
     while True:
         show(view)
         if view.status == "finished":
-            return
-        run.wait_for_change(view.version, 0.25)
-        view = run.view(view.offset + len(view.text))
+            return view.reason
+        view = run.next_view(view)
 
 
 def _stop_on_signals(stop: Callable[[], None]) -> list[int]:

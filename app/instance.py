@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 from filelock import FileLock, Timeout
+
+from app.running import RunningInstance
 
 _WAIT_S = 10.0
 _STEP_S = 0.2
@@ -36,35 +36,36 @@ class Instance:
         self._address_path.unlink(missing_ok=True)
         return True
 
-    def announce(self, url: str) -> None:
-        """Tell later starts where the page is."""
+    def announce(self, url: str | None) -> None:
+        """Tell later starts where the page is; None if there is none, as while `ringside generate` writes."""
         self._address_path.write_text(json.dumps({"url": url}))
 
     def running_url(self) -> str | None:
-        """Return the address of the running instance once it answers; None if it does not within ten seconds."""
+        """Return the address of the running instance once it answers.
+
+        None if it does not within ten seconds, or has no page.
+        """
         deadline_s = time.monotonic() + _WAIT_S
-        while time.monotonic() < deadline_s:
-            url = self._announced()
-            if url is not None and _answers(url):
-                return url
+        while time.monotonic() < deadline_s and not self.has_no_page:
+            url = self._announced().get("url")
+            if url is not None and RunningInstance(url).answers(_ANSWER_S):
+                return str(url)
             time.sleep(_STEP_S)
         return None
+
+    @property
+    def has_no_page(self) -> bool:
+        """Whether the running instance says that it has none."""
+        return self._announced().get("url", "") is None
 
     def release(self) -> None:
         """Give the claim back."""
         self._address_path.unlink(missing_ok=True)
         self._lock.release()
 
-    def _announced(self) -> str | None:
+    def _announced(self) -> dict[str, str | None]:
         try:
-            return str(json.loads(self._address_path.read_text())["url"])
-        except (OSError, ValueError, KeyError):
-            return None
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{url}app/health", timeout=_ANSWER_S) as response:
-            return bool(json.load(response).get("app") == "ringside")
-    except (urllib.error.URLError, OSError, ValueError):
-        return False
+            announced = json.loads(self._address_path.read_text())
+        except (OSError, ValueError):
+            return {}
+        return announced if isinstance(announced, dict) else {}

@@ -22,6 +22,7 @@ from app.demo_run import start_demo
 from app.following import Event, Follower
 from app.outlook import outlook
 from app.page_data import Json, chat_data, message_data, metrics_data, outlook_data, started_data, status_data
+from app.run_routes import run_routes
 from app.service import Service
 from app.store import StoredMessage
 from app.transcripts import Transcripts
@@ -69,6 +70,7 @@ def add_routes(app: FastAPI, service: Service, stopping: Callable[[], bool] = la
         _reply_routes(service, transcripts),
         _model_routes(service),
         tree_routes(service),
+        run_routes(service),
         archive_routes(service, assets_folder()),
         _stream_routes(service, transcripts, stopping),
     ):

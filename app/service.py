@@ -130,6 +130,22 @@ class Service:
             reply_id = self._store.add_turn(chat_id, text, title=None if chat.title else title_from(text))
             return self._replies.begin(chat_id, reply_id)
 
+    def begin(self, prompt: str, given: Mapping[str, Any]) -> Run:
+        """Have a reply written in a chat of its own, as `ringside generate` does.
+
+        Args:
+            given: settings by their flat names, in place of those that new chats start with by `settings.toml`.
+
+        Raises BadRequestError like `send`, and for a setting that cannot be.
+        """
+        require_words(prompt)
+        try:
+            settings = chat_settings_from(given, self._settings.defaults)
+        except ValueError as error:
+            raise BadRequestError(f"{str(error)[:1].upper()}{str(error)[1:]}.") from error
+        chat = self._store.add_chat("", to_json(settings))
+        return self.send(chat.id, prompt)
+
     def continue_reply(self, chat_id: int) -> Run:
         """Go on with the last reply from its very last token; its message grows.
 
