@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import psutil
@@ -69,7 +70,7 @@ class DeviceProcessMemory:
 
 
 @contextlib.contextmanager
-def tidy_heap() -> Any:
+def tidy_heap() -> Iterator[None]:
     """While loading, let freed buffers go back to the system at once, and give back the rest at the end.
 
     glibc keeps freed blocks of up to 32 MB for later; while a model loads, that adds up to as much as its weights.

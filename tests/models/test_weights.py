@@ -231,6 +231,14 @@ def test_quantised_files_are_held_in_int8_on_a_cpu(encodings: set[str]) -> None:
     assert choose_precision("auto", encodings, CPU).is_int8
 
 
+@needs_int8
+@pytest.mark.parametrize("requested", ["auto", "int8"])
+def test_models_of_experts_are_held_in_bfloat16_instead_of_int8(requested: Precision) -> None:
+    precision = choose_precision(requested, {"Q4_K", "F32"}, CPU, has_experts=True)
+    assert precision.label == "bfloat16"
+    assert "Experts" in precision.notices[0]
+
+
 def test_int8_without_its_kernels_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("models.precision.int8_is_available", lambda: False)
     with pytest.raises(UnsupportedModelError, match="no int8 kernels"):
