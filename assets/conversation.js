@@ -61,6 +61,7 @@ export class Conversation {
       item.message = message;
       if (item.reply && message.blocks) item.reply.take(0, message.blocks, message.open);
       if (item.reply && !item.reply.complete && !this.#isWriting(message)) this.#loadLater(item);
+      if (message.status === "queued" && !item.state) this.#progress(item, { status: "queued" });
     }
     this.#footers();
     this.toTheEnd();
@@ -136,8 +137,7 @@ export class Conversation {
   }
 
   // What a reply waits for before its first word.
-  #progress(item) {
-    const { state } = item;
+  #progress(item, state = item.state) {
     item.element.classList.toggle("writing", this.#isWriting(item.message));
     let words = "";
     let done = null;
@@ -145,6 +145,8 @@ export class Conversation {
     if (state.cancelling && state.status !== "finished") words = "Stopping";
     else if (state.status === "queued" && state.queue_position) {
       words = state.queue_position === 1 ? "Waiting: next in line" : `Waiting: ${state.queue_position - 1} before it`;
+    } else if (state.status === "queued") {
+      words = "Starting";
     } else if (state.status === "loading") {
       words = state.progress ? state.progress.stage : "Loading the model";
       if (state.progress?.total) done = state.progress.done / state.progress.total;

@@ -1,7 +1,7 @@
-// The line at the top: which model is in memory, how far loading is, and the buttons for both ways.
+// The line at the top: which model is in memory, how far loading is, the buttons for both ways, and the model's facts.
 
 import { post } from "./api.js";
-import { bytes, count } from "./format.js";
+import { bytes, count, plural } from "./format.js";
 
 const POLICIES = { ring: "ring", "as trained": "as trained", full: "everything kept" };
 
@@ -9,7 +9,8 @@ export class Engine {
   constructor(complain, chatId) {
     this.root = document.getElementById("rs-engine");
     this.dot = this.root.querySelector(".engine-dot");
-    this.text = this.root.querySelector(".engine-text");
+    this.text = document.getElementById("rs-engine-text");
+    this.facts = document.getElementById("rs-engine-facts");
     this.bar = this.root.querySelector(".engine-bar");
     this.loadButton = document.getElementById("rs-load");
     this.unloadButton = document.getElementById("rs-unload");
@@ -20,6 +21,11 @@ export class Engine {
       await post("/unload").catch(complain);
       this.unloadButton.disabled = false;
     });
+    this.text.addEventListener("click", () => this.#toggle(this.facts.hidden));
+    document.addEventListener("click", (event) => {
+      if (!this.facts.hidden && !event.target.closest("#rs-engine, #rs-engine-facts")) this.#toggle(false);
+    });
+    document.addEventListener("keydown", (event) => event.key === "Escape" && this.#toggle(false));
   }
 
   show(status) {
@@ -28,17 +34,58 @@ export class Engine {
     this.dot.dataset.state = status.error && state === "empty" ? "error" : state;
     this.loadButton.hidden = state !== "empty";
     this.unloadButton.hidden = state === "empty";
-    this.text.textContent = this.#words(status);
-    this.text.title = model ? `${model.architecture}, ${model.precision}, ${model.device}` : "";
+    this.text.textContent = words(status);
+    this.text.disabled = !model;
+    this.text.title = model ? "What is loaded" : "";
     const share = state === "loading" && progress?.total ? progress.done / progress.total : null;
     this.bar.hidden = state !== "loading";
     this.bar.classList.toggle("unknown", share === null);
     if (share !== null) this.bar.firstElementChild.style.width = `${(100 * share).toFixed(1)}%`;
+    if (!model) this.#toggle(false);
   }
 
-  #words({ state, model, progress, error, process_bytes: held }) {
-    if (state === "loading") return progress?.stage ? progress.stage : "Loading";
-    if (!model) return error ? error : "No model in memory";
-    return `${model.name} · ${POLICIES[model.policy]} · W ${count(model.window)} · ${bytes(held)}`;
+  #toggle(open) {
+    this.facts.hidden = !open;
+    this.text.setAttribute("aria-expanded", String(open));
+    if (open) this.#drawFacts(this.status.model);
   }
+
+  #drawFacts(model) {
+    const list = document.createElement("dl");
+    for (const [label, value] of rows(model)) {
+      const term = document.createElement("dt");
+      const description = document.createElement("dd");
+      term.textContent = label;
+      description.textContent = value;
+      list.append(term, description);
+    }
+    const notes = document.createElement("ul");
+    notes.className = "notes";
+    for (const sentence of model.notices) {
+      const note = document.createElement("li");
+      note.textContent = sentence;
+      notes.append(note);
+    }
+    this.facts.replaceChildren(list, ...(model.notices.length ? [notes] : []));
+  }
+}
+
+function words({ state, model, progress, error, process_bytes: held }) {
+  if (state === "loading") return progress?.stage ? progress.stage : "Loading";
+  if (!model) return error ? error : "No model in memory";
+  return `${model.name} · ${POLICIES[model.policy]} · W ${count(model.window)} · ${bytes(held)}`;
+}
+
+function rows(model) {
+  const trained = model.trained_window ? `, trained window ${count(model.trained_window)}` : "";
+  return [
+    ["Architecture", model.architecture],
+    ["Runs on", model.device],
+    ["Weights", `${bytes(model.weights_bytes)}, ${model.precision}`],
+    ["Layers", `${plural(model.num_sliding_layers, "sliding layer")}${trained}; ${plural(model.num_full_layers, "full layer")}`],
+    ["Window in force", `${plural(model.window, "token")}, ${plural(model.sinks, "sink")}`],
+    ["Trained for", model.context_tokens ? plural(model.context_tokens, "token") : "not said"],
+    ["A full cache grows by", `${bytes(model.kv_bytes_per_token_full)} a token`],
+    ["Chat template", model.has_chat_template ? "yes" : "none: it continues text"],
+  ];
 }

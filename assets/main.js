@@ -45,6 +45,7 @@ class Page {
       settings: () => this.settingsElsewhere(),
       status: (status) => this.engine.show(status),
       connection: (there) => this.connected(there),
+      asleep: () => this.glance(),
     });
     document.getElementById("rs-demo").addEventListener("click", () => this.demo());
     window.addEventListener("hashchange", () => this.open(chatInAddress()));
@@ -66,6 +67,7 @@ class Page {
       this.chats.mark(chatId);
       this.chrome.close();
       this.showSettings();
+      if (window.matchMedia("(min-width: 861px)").matches) document.getElementById("rs-input").focus();
     }
     await this.load();
   }
@@ -189,6 +191,15 @@ class Page {
     else document.title = `▶ ${count(state.num_tokens)} · ${rate(state.summary.tokens_per_s)} t/s – Ringside`;
   }
 
+  // While nobody looks: whether the reply is still being written.
+  async glance() {
+    if (this.writing === null) return;
+    const status = await get("/status").catch(() => null);
+    if (!status) return;
+    if (status.state !== "generating") document.title = `✓ ${this.chatTitle} – Ringside`;
+    else document.title = `▶ ${count(status.memory?.position_tokens ?? 0)} tokens – Ringside`;
+  }
+
   connected(there) {
     if (there && this.lost) this.composer.complain(null);
     this.lost = !there;
@@ -210,6 +221,7 @@ async function notices() {
   const { notices: sentences } = await get("/status");
   const box = document.getElementById("rs-notices");
   for (const sentence of sentences) {
+    if (sessionStorage.getItem(`ringside.notice.${sentence}`)) continue; // said and closed already
     const line = document.createElement("div");
     line.className = "notice";
     const close = document.createElement("button");
@@ -217,7 +229,10 @@ async function notices() {
     close.className = "icon-button small";
     close.setAttribute("aria-label", "Close this notice");
     close.textContent = "✕";
-    close.addEventListener("click", () => line.remove());
+    close.addEventListener("click", () => {
+      sessionStorage.setItem(`ringside.notice.${sentence}`, "closed");
+      line.remove();
+    });
     line.append(sentence, close);
     box.append(line);
   }

@@ -2,6 +2,7 @@
 // its stream back and takes it up again, from where it was, once it is looked at.
 
 const HIDDEN_GRACE_MS = 3000;
+const ASLEEP_MS = 3000;
 const RETRY_MS = [500, 1000, 2000, 4000, 5000];
 
 export class Stream {
@@ -25,7 +26,7 @@ export class Stream {
     const source = new EventSource(`/app/stream?${query}`);
     this.source = source;
     for (const [name, handle] of Object.entries(this.handlers)) {
-      if (name === "connection") continue;
+      if (name === "connection" || name === "asleep") continue;
       source.addEventListener(name, (event) => {
         if (this.source === source) handle(JSON.parse(event.data));
       });
@@ -57,9 +58,16 @@ export class Stream {
   #lookedAt() {
     clearTimeout(this.timer);
     if (document.hidden) {
-      this.timer = setTimeout(() => document.hidden && this.close(), HIDDEN_GRACE_MS);
+      this.timer = setTimeout(() => document.hidden && this.#sleep(), HIDDEN_GRACE_MS);
     } else if (this.source === null) {
       this.open();
     }
+  }
+
+  // A short question now and then is enough for the tab's title.
+  #sleep() {
+    this.close();
+    this.handlers.asleep?.();
+    this.timer = setTimeout(() => this.#sleep(), ASLEEP_MS);
   }
 }

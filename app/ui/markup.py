@@ -37,7 +37,8 @@ TOP = """
     stroke-linecap="round"/></svg></button>
   <h1 class="chat-title" id="rs-title">New chat</h1>
   <div class="engine" id="rs-engine" role="status">
-    <span class="engine-dot" data-state="empty"></span><span class="engine-text">No model in memory</span>
+    <span class="engine-dot" data-state="empty"></span>
+    <button type="button" class="engine-text" id="rs-engine-text" aria-expanded="false" disabled>No model</button>
     <span class="engine-bar" hidden><span></span></span>
     <button type="button" class="text-button" id="rs-load" hidden>Load now</button>
     <button type="button" class="text-button" id="rs-unload" hidden>Unload</button>
@@ -49,6 +50,7 @@ TOP = """
     <path d="M10 3.5a6.5 6.5 0 0 1 0 13z" fill="currentColor"/></svg></button>
   <button type="button" class="text-button only-narrow" data-open="panel">Figures</button>
 </header>
+<div class="engine-facts" id="rs-engine-facts" hidden></div>
 <div class="notices" id="rs-notices"></div>
 """
 

@@ -50,8 +50,6 @@ def mount_page(app: FastAPI, service: Service) -> FastAPI:
 
 def build_page(service: Service) -> Any:
     """Return the Gradio application."""
-    application = service.application
-    models = model_choices(application.data_folder, application.model_folders)
     with gr.Blocks(title="Ringside", analytics_enabled=False, fill_width=True) as page:
         with gr.Row(elem_id="rs-shell"):
             _html(markup.SIDE, "rs-side")
@@ -59,7 +57,7 @@ def build_page(service: Service) -> Any:
                 _html(markup.TOP, "rs-top")
                 with gr.Column(elem_id="rs-start"):
                     _html(markup.WELCOME, "rs-welcome")
-                    form = SettingsForm(models)
+                    form = SettingsForm()
                     problem = _html("", "rs-settings-problem")
                     _html(markup.OUTLOOK, "rs-outlook")
                 _html(markup.TRANSCRIPT, "rs-transcript")
@@ -72,8 +70,11 @@ def build_page(service: Service) -> Any:
 
 
 def _wire(page: Any, service: Service, form: SettingsForm, chat: Any, refresh: Any, problem: Any) -> None:
+    application = service.application
+
     def show(chat_id: float | None) -> list[Any]:
-        return [*form.values(service.settings(_id(chat_id))), ""]
+        models = model_choices(application.data_folder, application.model_folders)  # files come and go
+        return [*form.shown(service.settings(_id(chat_id)), models), ""]
 
     def keep(chat_id: float | None, *values: Any) -> str:
         try:

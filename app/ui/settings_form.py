@@ -27,13 +27,13 @@ _WHOLE_NUMBERS = frozenset(
 class SettingsForm:
     """Three cards of controls. `controls` and `names` are in the same order."""
 
-    def __init__(self, models: Sequence[ModelChoice]) -> None:
+    def __init__(self) -> None:
         self.names: list[str] = []
         self.controls: list[Any] = []
         with gr.Column(elem_id="rs-settings"):
             with gr.Column(elem_classes="rs-card"):
                 gr.HTML("<h3>Model</h3>")
-                self._model_card(models)
+                self._model_card()
             with gr.Column(elem_classes="rs-card"):
                 gr.HTML("<h3>Memory</h3>")
                 self._memory_card()
@@ -43,10 +43,12 @@ class SettingsForm:
             with gr.Accordion("Finer settings", open=False, elem_classes="rs-card rs-card-wide"):
                 self._finer_card()
 
-    def values(self, settings: ChatSettings) -> list[Any]:
-        """Return what the controls show for the settings."""
-        flat = _flat(settings)
-        return [flat[name] for name in self.names]
+    def shown(self, settings: ChatSettings, models: Sequence[ModelChoice]) -> list[Any]:
+        """Return what the controls show for the settings, with these models to choose from."""
+        shown = _flat(settings)
+        choices = [(choice.label, choice.model) for choice in models]
+        shown["model"] = gr.Dropdown(choices=choices, value=settings.load.model)
+        return [shown[name] for name in self.names]
 
     def settings(self, values: Sequence[Any], base: ChatSettings) -> ChatSettings:
         """Return `base` with what the controls hold.
@@ -78,7 +80,7 @@ class SettingsForm:
         self.names.append(name)
         self.controls.append(control)
 
-    def _model_card(self, models: Sequence[ModelChoice]) -> None:
+    def _model_card(self) -> None:
         backends = [(_backend_label(name), name) for name in BACKENDS]
         self._add(
             "backend", gr.Radio(backends, label="Backend", info="The engine that runs the model.", elem_id="rs-backend")
@@ -86,7 +88,7 @@ class SettingsForm:
         self._add(
             "model",
             gr.Dropdown(
-                [(choice.label, choice.model) for choice in models],
+                [],
                 label="Model",
                 info="One found on this machine, a demo, a path, or a hub id such as owner/name.",
                 allow_custom_value=True,

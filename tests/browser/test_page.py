@@ -70,6 +70,20 @@ def chart(tab: Tab, name: str, trace: str) -> list[float]:
     return [value for value in values if value is not None]
 
 
+def test_a_trace_is_bounded_and_a_spike_of_one_sample_stays(start_ringside: StartRingside, new_tab: NewTab) -> None:
+    tab = new_tab(start_ringside().url)
+    length, highest, lowest, last = tab.page.evaluate(
+        """async () => {
+          const { Series } = await import('/app/assets/series.js');
+          const series = new Series();
+          for (let at = 0; at < 100000; at += 1) series.add(at, at / 10, at === 31415 ? 99 : at === 92653 ? -9 : 1);
+          return [series.length, Math.max(...series.values), Math.min(...series.values), series.tokens.at(-1)];
+        }"""
+    )
+    assert length <= 2000
+    assert (highest, lowest, last) == (99, -9, 99999)
+
+
 def test_zoom_stays_while_the_chart_grows(start_ringside: StartRingside, new_tab: NewTab) -> None:
     ringside = start_ringside(rate="200")
     tab = new_tab(ringside.url)
