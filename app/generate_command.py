@@ -17,7 +17,8 @@ from app.figures import figures_line, progress_line
 from app.instance import Instance
 from app.jobs import Job, NothingKept
 from app.prompts import prompt_messages
-from app.running import FollowedRun, LocalRun, RunningInstance
+from app.running import FollowedRun, LocalRun, begin_run, current_run
+from app.running_instance import RunningInstance
 from app.runs import Run, RunView
 from app.service import Service
 from app.settings import read_settings, worker_log_path
@@ -80,7 +81,7 @@ def watch(as_json: bool) -> int:
         instance.release()
     else:
         url = instance.running_url()
-    run = None if url is None else RunningInstance(url).newest_run()
+    run = None if url is None else current_run(RunningInstance(url))
     if run is None:
         raise RingsideError("No reply is being written.", "Start one in the page or with `ringside generate`.")
     try:
@@ -96,7 +97,7 @@ def _write_there(instance: Instance, given: Mapping[str, Any], prompt: str, as_j
         raise RingsideError(
             "Ringside is running in a terminal and takes no other work.", "Wait for it, or give --no-keep."
         )
-    return _show(RunningInstance(url).begin(prompt, given), as_json)
+    return _show(begin_run(RunningInstance(url), prompt, given), as_json)
 
 
 def _write_here(settings: ChatSettings, prompt: str, as_json: bool) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from app.running import RunningInstance
+from app.running_instance import RunningInstance
 
 _WAIT_S = 10.0
 _STEP_S = 0.2

@@ -1,0 +1,62 @@
+"""The Ringside that is already running, as another process asks it through its routes. Imports little."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+
+from backends.errors import RingsideError
+
+_ANSWER_S = 30.0
+
+
+class RunningInstance:
+    """The instance at a loopback address, asked through its routes.
+
+    Args:
+        url: with a slash at the end.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # never by way of a proxy
+
+    def answers(self, timeout_s: float) -> bool:
+        """Tell whether Ringside is there."""
+        try:
+            with self._opener.open(f"{self.url}app/health", timeout=timeout_s) as response:
+                return bool(json.load(response).get("app") == "ringside")
+        except (urllib.error.URLError, OSError, ValueError):
+            return False
+
+    def ask(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return the answer of a route under /app/; a body makes it a POST.
+
+        Raises:
+            RingsideError: what the instance said is wrong, or that it is gone.
+        """
+        data = None if body is None else json.dumps(body).encode()
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self.url}app/{path}", data, headers)
+        try:
+            with self._opener.open(request, timeout=_ANSWER_S) as response:
+                answer: dict[str, Any] = json.load(response)
+        except urllib.error.HTTPError as error:
+            raise _refusal(error) from None
+        except (urllib.error.URLError, OSError, ValueError) as error:
+            raise RingsideError(
+                f"The running Ringside at {self.url} does not answer any more ({error}).",
+                "What it had written is kept; start it again to go on.",
+            ) from error
+        return answer
+
+
+def _refusal(error: urllib.error.HTTPError) -> RingsideError:
+    try:
+        said = json.load(error)
+        return RingsideError(str(said["message"]), str(said.get("hint", "")))
+    except (OSError, ValueError, KeyError, TypeError):
+        return RingsideError(f"The running Ringside refused: {error}.", "Open its page to see more.")
