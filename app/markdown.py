@@ -54,7 +54,7 @@ _ATTRIBUTES: dict[str, set[str]] = {
     "button": {"class", "type"},
     "th": {"class"},
     "td": {"class"},
-    **dict.fromkeys(_MATH_TAGS.split(), set(_MATH_ATTRIBUTES.split())),
+    **{tag: set(_MATH_ATTRIBUTES.split()) for tag in _MATH_TAGS.split()},
 }
 _CLEANER = nh3.Cleaner(
     tags={*_TEXT_TAGS.split(), *_MATH_TAGS.split()},

@@ -1,1 +1,1 @@
-"""Engines that write text, behind one contract. Read `contract` first; each other module is one leaf or a part of it."""
+"""Engines that write text, behind one contract. Read `contract` first; the others are leaves or parts of one."""

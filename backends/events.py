@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Union
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class TextChunk:
 
 
 FinishReason = Literal["stop", "length", "cancelled", "error", "time", "loop"]
-"""Backends report the first four; the app adds the last two, for a run it stops for its time or for repeating itself."""
+"""Backends report the first four; the app adds the last two, for a run it stops by its time or for going in circles."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Finished:
     message: str = ""
 
 
-Event = Union[PrefillProgress, TextChunk, Finished]
+Event = PrefillProgress | TextChunk | Finished
 
 
 @dataclass(frozen=True)
