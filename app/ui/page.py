@@ -74,7 +74,11 @@ def _wire(page: Any, service: Service, form: SettingsForm, chat: Any, refresh: A
 
     def show(chat_id: float | None) -> list[Any]:
         models = model_choices(application.data_folder, application.model_folders)  # files come and go
-        return [*form.shown(service.settings(_id(chat_id)), models), ""]
+        try:
+            settings = service.settings(_id(chat_id))
+        except RingsideError:  # deleted in another tab; the page goes to a new chat
+            settings = service.settings()
+        return [*form.shown(settings, models), ""]
 
     def keep(chat_id: float | None, *values: Any) -> str:
         try:
