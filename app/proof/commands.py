@@ -19,6 +19,7 @@ Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads.")]
 Reference = Annotated[Path | None, typer.Option(help="A text to score; default: Python's language reference.")]
 ReferenceTokens = Annotated[int, typer.Option(min=0, help="How much of it to score; 0 leaves it out.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line and nothing else.")]
+Svg = Annotated[bool, typer.Option("--svg", help="Draw the figures beside the report, as SVG files.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Where to write the HTML report and its JSON.")]
 
 
@@ -66,6 +67,7 @@ def compare(
     reference: Reference = None,
     reference_tokens: ReferenceTokens = 0,
     output: Output = None,
+    svg: Svg = False,
     as_json: Json = False,
 ) -> None:
     """Run one prompt under several configurations, one after another, and put their memory and speed side by side."""
@@ -78,7 +80,7 @@ def compare(
         text = running.reference(reference, reference_tokens)
         fixed = Experiment(asked, tokens, seed, temperature, text, reference_tokens)
         load = running.load_request(model, backend, CachePolicy.RING, window, sinks, threads)
-        running.compare(load, runs or (), fixed, output, as_json)
+        running.compare(load, runs or (), fixed, output, as_json, svg)
 
 
 def doctor(
@@ -111,6 +113,7 @@ def experiment(
     window: Annotated[list[int] | None, typer.Option("--window", "-w", help="Windows to measure; repeatable.")] = None,
     longest: Annotated[int, typer.Option(help="Tokens of the longest text.")] = 32_768,
     output: Output = None,
+    svg: Svg = False,
     as_json: Json = False,
 ) -> None:
     """Show why a ring: one attention layer, random tokens, four ways to keep a window. No model needed."""
@@ -118,4 +121,4 @@ def experiment(
     from app.proof.printing import errors_shown
 
     with errors_shown(as_json):
-        running.experiment(window or (), longest, output, as_json)
+        running.experiment(window or (), longest, output, as_json, svg)

@@ -60,7 +60,7 @@ def time_slope(measurement: Measurement, from_position: int = 0) -> Slope | None
 
 def settled_from(measurements: Sequence[Measurement]) -> int:
     """Return the position at which every bounded cache is full: a slope from before it would measure the filling."""
-    return max((each.model.window + each.model.sinks for each in measurements if each.model is not None), default=0)
+    return max((each.capacity_tokens for each in measurements), default=0)
 
 
 def past(measurement: Measurement, position: int) -> list[Point]:

@@ -89,20 +89,20 @@ def walk(visit: Visit) -> Generator[Step | Verdict, None, None]:
             case "bounded":
                 yield from _probe(visit, evidence, check)
                 yield from _run(visit, evidence, check)
-                yield judging.judge_bounds(visit.load, evidence.findings, evidence.run, visit.settled)
+                yield judging.judge_bounds(visit.load, evidence.findings, evidence.run, _settled(visit, evidence))
             case "exact":
                 yield from _probe(visit, evidence, check)
                 yield judging.judge_exactness(visit.load, evidence.findings)
             case "flat":
                 yield from _run(visit, evidence, check)
                 yield from _profile(visit, evidence, check)
-                yield judging.judge_speed(evidence.run, visit.settled, evidence.parts, evidence.bandwidth)
+                yield judging.judge_speed(evidence.run, _settled(visit, evidence), evidence.parts, evidence.bandwidth)
             case "sound":
                 yield from _run(visit, evidence, check)
                 yield from _score(visit, evidence, check)
                 losses = {name: losses.values for name, losses in evidence.losses.items()}
                 written = evidence.run.token_ids if evidence.run else []
-                yield judging.judge_text(visit.load, losses, visit.settled, written)
+                yield judging.judge_text(visit.load, losses, _settled(visit, evidence), written)
 
 
 def _probe(visit: Visit, evidence: Evidence, check: Check) -> Generator[Step, None, None]:
@@ -133,7 +133,7 @@ def _profile(visit: Visit, evidence: Evidence, check: Check) -> Generator[Step, 
     yield Step(check, "Measuring memory bandwidth")
     evidence.bandwidth = machine.read_bandwidth(visit.load.num_threads or _num_cores())
     yield Step(check, "Looking into a step")
-    evidence.parts = seconds_by_part(visit.load, visit.settled)
+    evidence.parts = seconds_by_part(visit.load, _settled(visit, evidence))
 
 
 def _score(visit: Visit, evidence: Evidence, check: Check) -> Generator[Step, None, None]:
@@ -144,7 +144,7 @@ def _score(visit: Visit, evidence: Evidence, check: Check) -> Generator[Step, No
     yield from _score_one(visit, evidence, check, "full", replace(visit.load, policy=CachePolicy.FULL))
     names = {"configured", "full"}
     losses = {name: evidence.losses[name].values for name in names}
-    if visit.load.policy is not CachePolicy.RING or not judging.is_worse(losses, visit.settled):
+    if visit.load.policy is not CachePolicy.RING or not judging.is_worse(losses, _settled(visit, evidence)):
         return
     if resolved_sinks(visit.load) < _EXPLAINING_SINKS:
         with_sinks = replace(visit.load, sinks=_EXPLAINING_SINKS)
@@ -161,6 +161,12 @@ def _score_one(
     load = replace(load, growing_context_tokens=growing)
     for _ in score(load, visit.reference or "", visit.reference_tokens, losses):
         yield Step(check, f"Scoring the reference, {name}", len(losses.values), visit.reference_tokens)
+
+
+def _settled(visit: Visit, evidence: Evidence) -> int:
+    """Return the position from which every bounded layer is full, as the backend reported it if it has run."""
+    reported = 0 if evidence.run is None else evidence.run.capacity_tokens
+    return max(visit.settled, reported)
 
 
 def _num_cores() -> int:

@@ -50,6 +50,7 @@ class Measurement:
         load_s: seconds from the start of the process to a loaded model.
         first_token_s: from the start of the reply.
         num_prompt_tokens: the reply's tokens begin after them.
+        capacity_tokens: of the largest bounded layer, sinks included; 0 where none is bounded.
     """
 
     label: str
@@ -62,6 +63,7 @@ class Measurement:
     token_ids: list[int] = field(default_factory=list)
     num_prompt_tokens: int = 0
     prompt_done_tokens: int = 0
+    capacity_tokens: int = 0
     first_token_s: float | None = None
     idle_process_bytes: int = 0
     peak_process_bytes: int = 0
@@ -75,6 +77,8 @@ class Measurement:
         self.text += update.text
         self.token_ids += update.token_ids
         self.peak_process_bytes = max(self.peak_process_bytes, update.process_bytes)
+        if update.memory is not None:
+            self.capacity_tokens = max(self.capacity_tokens, update.memory.window_tokens)
         if update.prefill is not None:
             self.num_prompt_tokens = update.prefill.total_tokens
             self.prompt_done_tokens = update.prefill.done_tokens

@@ -30,6 +30,7 @@ def draw_svg(figures: Sequence[Figure], path: Path, width: int = 860, height: in
     if browser_path is None:
         raise BackendUnavailableError("Drawing needs Chromium.", "On Debian: apt-get install chromium")
     paths = [path if index == 0 else path.with_stem(f"{path.stem}-{index + 1}") for index in range(len(figures))]
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])

@@ -13,12 +13,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 
+from app.proof.picture import draw_svg
 from app.proof.report import Report, Table, write
 from backends.errors import RingsideError
 
 
-def show(report: Report, output: Path | None, as_json: bool) -> None:
-    """Print a report unless JSON was asked for, and write it where asked."""
+def show(report: Report, output: Path | None, as_json: bool, svg: bool = False) -> None:
+    """Print a report unless JSON was asked for, and write it where asked, its figures as SVG too if wanted."""
     if not as_json:
         console = Console(highlight=False)
         console.print(report.title, style="bold", markup=False)
@@ -28,7 +29,8 @@ def show(report: Report, output: Path | None, as_json: bool) -> None:
         for sentence in report.sentences:
             console.print(f"• {sentence}", markup=False)
     if output is not None:
-        for path in write(report, output):
+        drawn = draw_svg(report.figures, output.with_suffix(".svg")) if svg else []
+        for path in (*write(report, output), *drawn):
             note(f"Wrote {path}")
 
 
@@ -37,7 +39,7 @@ def errors_shown(as_json: bool) -> Iterator[None]:
     """End with one sentence and exit code 1 where a person can act on what went wrong."""
     try:
         yield
-    except (RingsideError, ValueError) as error:
+    except (RingsideError, ValueError, OSError) as error:
         if as_json:
             hint = error.hint if isinstance(error, RingsideError) else ""
             print_json({"event": "error", "error": getattr(error, "message", str(error)), "hint": hint})

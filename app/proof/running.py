@@ -61,7 +61,9 @@ def estimate(
     show(estimate_report.report(found, files.config(), on_gpu), output, as_json)
 
 
-def compare(load: LoadRequest, specs: Sequence[str], fixed: Experiment, output: Path | None, as_json: bool) -> None:
+def compare(
+    load: LoadRequest, specs: Sequence[str], fixed: Experiment, output: Path | None, as_json: bool, svg: bool
+) -> None:
     """Run the configurations; Ctrl-C keeps what was measured."""
     configurations = parse_configurations(specs, load)
     comparison = Comparison(fixed)
@@ -73,7 +75,7 @@ def compare(load: LoadRequest, specs: Sequence[str], fixed: Experiment, output: 
     if as_json:
         for outcome in outcomes(comparison):
             print_json(dataclasses.asdict(outcome))
-    show(comparison_report(comparison), output, as_json)
+    show(comparison_report(comparison), output, as_json, svg)
 
 
 def doctor(
@@ -104,7 +106,7 @@ def doctor(
         show(doctor_report(visit, verdicts), output, as_json=True)
 
 
-def experiment(windows: Sequence[int], longest: int, output: Path | None, as_json: bool) -> None:
+def experiment(windows: Sequence[int], longest: int, output: Path | None, as_json: bool, svg: bool) -> None:
     """Measure the four ways to keep a window."""
     costs: list[StepCost] = []
     try:
@@ -117,7 +119,7 @@ def experiment(windows: Sequence[int], longest: int, output: Path | None, as_jso
                     print_json(dataclasses.asdict(cost))
     except KeyboardInterrupt:
         note("Stopped; what was measured is kept.")
-    show(cache_experiment.report(costs), output, as_json)
+    show(cache_experiment.report(costs), output, as_json, svg)
 
 
 def reference(path: Path | None, num_tokens: int) -> str | None:
