@@ -20,7 +20,7 @@ from torch import Tensor
 from backends.errors import ModelFileError, UnsupportedModelError
 
 Bytes = npt.NDArray[np.uint8]
-_SLICE_ELEMENTS = 2**18  # decoded at a time: all of it fits the processor's cache, which makes it twice as fast
+_SLICE_ELEMENTS = 2**17  # decoded at a time: all of it fits the processor's cache, which makes it twice as fast
 Decode = Callable[[Bytes], Tensor]
 """Turns the bytes of R rows, uint8 [R, row_bytes], into their R x row_elements numbers."""
 

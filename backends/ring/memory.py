@@ -15,7 +15,7 @@ import torch
 from backends.errors import OutOfMemoryError
 
 _M_MMAP_THRESHOLD = -3  # malloc.h
-_LOADING_THRESHOLD_BYTES = 256 * 1024
+_LOADING_THRESHOLD_BYTES = 2**20
 _RUNNING_THRESHOLD_BYTES = 4 * 2**20
 
 

@@ -52,10 +52,10 @@ def test_reads_a_gguf_tensor_whole_in_part_and_by_row(tmp_path: Path, kind: str)
 
 
 def test_a_large_tensor_is_decoded_slice_by_slice_without_a_seam(tmp_path: Path) -> None:
-    values = torch.randn(3000, 256, generator=torch.Generator().manual_seed(1))  # three slices
+    values = torch.randn(3000, 256, generator=torch.Generator().manual_seed(1))  # six slices
     tensor = gguf_tensors(read_gguf(write_gguf(tmp_path / "m.gguf", {"a": values}, "Q8_0")))["a"]
     assert (tensor.whole() - values).abs().max() < 0.03
-    assert len(list(tensor.slices())) == 3
+    assert len(list(tensor.slices())) == 6
     assert torch.equal(tensor.picker()([0, 1023, 1024, 2999]), tensor.whole()[[0, 1023, 1024, 2999]])
 
 
