@@ -108,14 +108,18 @@ def _sentences(run: DepthRun) -> Iterator[str]:
         slope = drift(run, policy)
         drifts = "" if slope is None else f"; drift from 4,000 tokens on {_per_10k(slope)}"
         yield (
-            f"“{policy.value}” is {fmean(value for _, value in above):+.4f} nat off the reference, at worst "
-            f"{most:+.4f} over the {run.stretch_tokens:,} tokens before {end:,}{drifts}."
+            f"“{policy.value}” is {_signed(fmean(value for _, value in above))} nat off the reference, at worst "
+            f"{_signed(most)} over the {run.stretch_tokens:,} tokens before {end:,}{drifts}."
         )
 
 
+def _signed(nats: float) -> str:
+    return f"{round(nats, 4) + 0.0:+.4f}"  # no minus before a zero
+
+
 def _per_10k(slope: Slope) -> str:
-    value, low, high = (number * 10_000 for number in (slope.value, slope.low, slope.high))
-    return f"{value:+.4f} nat per 10,000 tokens (95%: {low:+.4f} to {high:+.4f})"
+    value, low, high = (_signed(number * 10_000) for number in (slope.value, slope.low, slope.high))
+    return f"{value} nat per 10,000 tokens (95%: {low} to {high})"
 
 
 def _figures(run: DepthRun) -> list[Figure]:
@@ -148,7 +152,7 @@ def _table(run: DepthRun) -> Table:
             (
                 _NAMES.get(policy, policy.value),
                 "" if mean is None else f"{mean:.4f}",
-                f"{max(above):+.4f}" if above else "",
+                _signed(max(above)) if above else "",
                 "" if slope is None or policy is CachePolicy.FULL else _per_10k(slope),
             )
         )
