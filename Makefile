@@ -1,6 +1,7 @@
 # make chat   install into .venv, fetch the demo model once, open the page
 # make test   install what the tests need as well, and run everything CI runs
 # make bench  measure both backends against the libraries they build on (an hour or more; ARGS=--quick to rehearse)
+# make faults  kill, starve and stop a real Ringside at random and check that nothing is lost (ARGS="--rounds 200")
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -8,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 LLAMACPP ?= yes
 ARGS ?=
 
-.PHONY: chat test bench check clean
+.PHONY: chat test bench faults check clean
 .DELETE_ON_ERROR:
 
 chat: .venv/ready
@@ -20,6 +21,9 @@ test: check
 bench: .venv/ready-test
 	$(PIP) install -q -c constraints.txt accelerate
 	$(BIN)/python -m app.proof.bench $(ARGS)
+
+faults: .venv/ready-test
+	$(BIN)/python -m tests.faults.run $(ARGS)
 
 check: .venv/ready-test
 	$(BIN)/ruff check .

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO, Any
 
 from backends.errors import RingsideError
 
@@ -38,20 +40,26 @@ class RunningInstance:
         Raises:
             RingsideError: what the instance said is wrong, or that it is gone.
         """
+        with self.opened(path, body) as response:
+            answer: dict[str, Any] = json.load(response)
+        return answer
+
+    @contextmanager
+    def opened(self, path: str, body: Mapping[str, Any] | None = None) -> Iterator[IO[bytes]]:
+        """Open the answer of a route, to be read. Raises RingsideError as `ask` does."""
         data = None if body is None else json.dumps(body).encode()
         headers = {} if body is None else {"Content-Type": "application/json"}
         request = urllib.request.Request(f"{self.url}app/{path}", data, headers)
         try:
             with self._opener.open(request, timeout=_ANSWER_S) as response:
-                answer: dict[str, Any] = json.load(response)
+                yield response
         except urllib.error.HTTPError as error:
             raise _refusal(error) from None
-        except (urllib.error.URLError, OSError, ValueError) as error:
+        except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
             raise RingsideError(
                 f"The running Ringside at {self.url} does not answer any more ({error}).",
                 "What it had written is kept; start it again to go on.",
             ) from error
-        return answer
 
 
 def _refusal(error: urllib.error.HTTPError) -> RingsideError:

@@ -1,0 +1,263 @@
+"""Treat a real Ringside badly, round after round, and check after each that nothing is lost. See `make faults`.
+
+    python -m tests.faults.run --rounds 200
+    python -m tests.faults.run --rounds 20 --backend llamacpp --model gemma-3-270m
+
+A round begins a reply, does something bad to it at a random moment, and then checks: the text that is kept is what
+the backend wrote (for echo, recomputed from the seed; otherwise, as a witness saw it) up to at most one second before
+a kill of the application, and all of it after anything else; the database passes integrity_check; the reply is gone on
+with from exactly there, and the next message works.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from backends import echo_text
+from tests.faults.ringside import FailedCheckError, Ringside, wait_until
+from tests.faults.witness import Witness
+
+MOST_LOST_S = 1.0
+_DISK_BYTES = 96 * 2**20
+_ECHO = {"backend": "echo", "options": {"rate": "300"}, "max_new_tokens": 500}
+
+
+class FaultRun:
+    """Rounds on one Ringside.
+
+    Args:
+        settings: of every reply, flat.
+        disk: its data folder's own small disk; None where that cannot be had, files are limited in size then.
+        chance: decides everything.
+    """
+
+    def __init__(self, ringside: Ringside, settings: dict[str, Any], disk: Path | None, chance: random.Random) -> None:
+        self._ringside = ringside
+        self._settings = settings
+        self._disk = disk
+        self._chance = chance
+        self.counts: Counter[str] = Counter()
+        self.most_lost_s = 0.0
+        self._killed_at_s = 0.0
+        self._faults: dict[str, tuple[int, Callable[[dict[str, Any], Witness], bool]]] = {
+            "application killed": (3, self._kill_application),
+            "worker killed": (3, self._kill_worker),
+            "both killed": (1, self._kill_both),
+            "stopped, twice": (1, self._stop),
+            "followers come and go": (1, self._reload),
+            "disk full": (1, self._fill_disk),
+        }
+
+    def round(self) -> str:
+        """Do one round; return what was done. Raises FailedCheckError."""
+        started = self._ringside.ask("runs", {"prompt": "Write.", "settings": self._settings})
+        witness = Witness(self._ringside.instance, started["run"])
+        self._wait_for_the_moment(started, witness)
+        weights = [weight for weight, _ in self._faults.values()]
+        (name,) = self._chance.choices(list(self._faults), weights)
+        keeps_all = self._faults[name][1](started, witness)
+        kept = self._check_kept(started, witness, keeps_all)
+        self._ringside.check_store()
+        self._check_it_goes_on(started, kept)
+        self.counts[name] += 1
+        return name
+
+    def _wait_for_the_moment(self, started: dict[str, Any], witness: Witness) -> None:
+        if self._chance.random() < 0.85:  # otherwise it may hit the loading of the model
+            wait_until(lambda: witness.text or witness.end, "the reply begins")
+        time.sleep(self._chance.uniform(0.0, 1.5))
+
+    # What is done; each returns whether nothing at all may be lost
+
+    def _kill_application(self, started: dict[str, Any], witness: Witness) -> bool:
+        self._ringside.kill()
+        self._restart(witness)
+        return False
+
+    def _kill_both(self, started: dict[str, Any], witness: Witness) -> bool:
+        self._ringside.kill_worker()
+        return self._kill_application(started, witness)
+
+    def _kill_worker(self, started: dict[str, Any], witness: Witness) -> bool:
+        wait_until(lambda: self._ringside.kill_worker() or witness.end, "there is a worker to kill")
+        witness.wait()
+        return True
+
+    def _stop(self, started: dict[str, Any], witness: Witness) -> bool:
+        for _ in range(2):
+            self._ringside.ask(f"runs/{started['run']}/stop", {})
+        witness.wait()
+        return True
+
+    def _reload(self, started: dict[str, Any], witness: Witness) -> bool:
+        """Look at the chat as tabs do, from anywhere, and leave in the middle of an answer."""
+        for _ in range(5):
+            others = Witness(self._ringside.instance, started["run"])
+            with self._ringside.instance.opened(f"stream?chat={started['chat']}") as stream:
+                stream.read(self._chance.randrange(1, 4_000))
+            del others
+            self._ringside.ask(f"chats/{started['chat']}")
+        witness.wait()
+        return True
+
+    def _fill_disk(self, started: dict[str, Any], witness: Witness) -> bool:
+        with self._full_disk():
+            time.sleep(self._chance.uniform(0.5, 3.0))
+        witness.wait()
+        return True
+
+    @contextmanager
+    def _full_disk(self) -> Iterator[None]:
+        if self._disk is None:
+            wal = self._ringside.database_path.with_name("chats.sqlite-wal")
+            self._ringside.limit_file_size(wal.stat().st_size if wal.exists() else 0)
+            yield
+            self._ringside.limit_file_size(None)
+            return
+        filler = self._disk / "filler"
+        with filler.open("wb", buffering=0) as file:
+            for block in (2**20, 4096, 1):
+                try:
+                    while file.write(b"\0" * block) == block:
+                        pass
+                except OSError:
+                    continue
+        yield
+        filler.unlink()
+
+    def _restart(self, witness: Witness) -> None:
+        self._killed_at_s = time.monotonic()
+        witness.wait()
+        self._ringside.start()
+
+    # What is checked
+
+    def _check_kept(self, started: dict[str, Any], witness: Witness, keeps_all: bool) -> str:
+        kept, seen = self._ringside.text(started["message"]), witness.text
+        if not (kept.startswith(seen) or seen.startswith(kept)):
+            raise FailedCheckError(f"kept {kept[-200:]!r} where {seen[-200:]!r} was written")
+        if keeps_all and kept != seen:
+            raise FailedCheckError(f"{len(seen)} characters were written and {len(kept)} are kept")
+        if not keeps_all:
+            self.most_lost_s = max(self.most_lost_s, witness.age_s(len(kept), self._killed_at_s))
+            if len(kept) < witness.num_chars_at(self._killed_at_s - MOST_LOST_S):
+                raise FailedCheckError(f"more than {MOST_LOST_S:g} s were lost: {self.most_lost_s:.2f}")
+        self._check_exact(started, kept)
+        return kept
+
+    def _check_it_goes_on(self, started: dict[str, Any], kept: str) -> None:
+        """Go on with the reply and send another message; then read all of it from the database itself."""
+        if self._message(started)["status"] != "complete":
+            whole = self._written(self._ringside.ask(f"messages/{started['message']}/resume", {}))
+            if not whole.startswith(kept):
+                raise FailedCheckError("what was gone on with is not what was kept")
+            self._check_exact(started, whole)
+        else:
+            whole = kept
+        sent = self._ringside.ask(f"chats/{started['chat']}/send", {"text": "And then?"})
+        answer = self._written(sent)
+        for message, text in ((started["message"], whole), (sent["message"], answer)):
+            if self._from_database(message) != text:
+                raise FailedCheckError("the database holds another text than the page shows")
+
+    def _written(self, started: dict[str, Any]) -> str:
+        """Wait for a reply that nothing happens to; return its text."""
+        witness = Witness(self._ringside.instance, started["run"])
+        witness.wait()
+        end = witness.end
+        if end is None or end.reason != "length":
+            raise FailedCheckError(f"the next reply ended with {end and (end.reason, end.error)}")
+        return witness.text
+
+    def _check_exact(self, started: dict[str, Any], text: str) -> None:
+        """Compare with what echo writes for this seed, where echo wrote it."""
+        message = self._message(started)
+        if self._settings["backend"] != "echo" or not text:
+            return
+        written = "".join(islice(echo_text.document(int(message["seed"]), 0), message["num_tokens"]))
+        if written != text:
+            raise FailedCheckError(f"{message['num_tokens']} tokens are kept with a text that is not theirs")
+
+    def _message(self, started: dict[str, Any]) -> dict[str, Any]:
+        messages = self._ringside.ask(f"chats/{started['chat']}")["messages"]
+        return next(dict(message) for message in messages if message["id"] == started["message"])
+
+    def _from_database(self, message_id: int) -> str:
+        with closing(sqlite3.connect(self._ringside.database_path)) as connection:
+            return str(connection.execute("SELECT text FROM messages WHERE id = ?", (message_id,)).fetchone()[0])
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Path | None]:
+    """Mount a small disk on a folder; None where that is not allowed."""
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "tmpfs", str(folder)]
+    try:
+        is_mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+    except OSError:
+        is_mounted = False
+    try:
+        yield folder if is_mounted else None
+    finally:
+        if is_mounted:
+            subprocess.run(["umount", "-l", str(folder)], check=False)
+
+
+def main() -> int:
+    """Run the rounds asked for; return the exit code."""
+    asked = _arguments()
+    settings = dict(_ECHO)
+    if asked.backend != "echo":
+        settings = {"backend": asked.backend, "model": asked.model, "max_new_tokens": asked.tokens}
+    seed = asked.seed if asked.seed is not None else random.randrange(10**6)
+    print(f"{asked.rounds} rounds with {asked.backend}, seed {seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="ringside-faults-") as work:
+        home = Path(work) / "home"
+        home.mkdir()
+        with small_disk(home) as disk:
+            ringside = Ringside(home, Path(work), with_page=not asked.without_page)
+            faults = FaultRun(ringside, settings, disk, random.Random(seed))
+            try:
+                return _run(ringside, faults, asked.rounds)
+            finally:
+                ringside.close()
+
+
+def _run(ringside: Ringside, faults: FaultRun, num_rounds: int) -> int:
+    ringside.start()
+    for number in range(1, num_rounds + 1):
+        try:
+            print(f"{number:4}  {faults.round()}", flush=True)
+        except Exception as error:
+            print(f"{number:4}  FAILED: {type(error).__name__}: {error}", flush=True)
+            raise
+    for name, count in sorted(faults.counts.items()):
+        print(f"{count:5}  {name}")
+    print(f"{num_rounds:5}  rounds, nothing lost but the last {faults.most_lost_s:.2f} s before a kill at most")
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Treat a real Ringside badly and check that nothing is lost.")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--backend", choices=("echo", "ring", "llamacpp"), default="echo")
+    parser.add_argument("--model", default="gemma-3-270m", help="for ring and llamacpp")
+    parser.add_argument("--tokens", type=int, default=40, help="of a reply, for ring and llamacpp")
+    parser.add_argument("--seed", type=int, help="repeats the choices of a run, not its moments")
+    parser.add_argument("--without-page", action="store_true", help="leave Gradio out: starts faster")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
