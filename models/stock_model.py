@@ -133,6 +133,18 @@ class StockModel:
         """Of the weights as held, shared ones once."""
         return sum(parameter.nbytes for parameter in self._model.parameters())
 
+    @property
+    def frequencies_change_at(self) -> int | None:
+        """Length of a text from which on its rotary frequencies are others (longrope, dynamic); None if never."""
+        given = getattr(self.config, "rope_parameters", None) or {}
+        ropes = [given, *(value for value in given.values() if isinstance(value, dict))]
+        if not any(rope.get("rope_type") in ("longrope", "dynamic") for rope in ropes):
+            return None
+        named = [
+            rope["original_max_position_embeddings"] for rope in ropes if "original_max_position_embeddings" in rope
+        ]
+        return int(next(iter(named), self.config.max_position_embeddings))
+
     def new_cache(self, bounded: bool = True) -> StockCache:
         """Return an empty cache of one row; not bounded, sliding layers keep everything too."""
         return StockCache(self._model.config, bounded, self.device)

@@ -241,3 +241,18 @@ def test_the_table_of_text_models_is_that_of_transformers() -> None:
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     assert compat_support.causal_models() == dict(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
+
+
+def test_frequencies_that_change_with_length_are_told(tmp_path: Path) -> None:
+    rope = {
+        "rope_type": "longrope",
+        "rope_theta": 10000.0,
+        "short_factor": [1.0] * 4,
+        "long_factor": [2.0] * 4,
+        "short_mscale": 1.0,
+        "long_mscale": 1.0,
+        "original_max_position_embeddings": 64,
+    }
+    model = stock_model("phimoe", rope_parameters=rope)
+    notices = load(save_stock_folder(model, tmp_path)).info.notices
+    assert any("rotary frequencies change at 64 tokens" in notice for notice in notices)

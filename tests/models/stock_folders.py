@@ -29,7 +29,7 @@ STOCK_FAMILIES: dict[str, dict[str, Any]] = {
 """Both kinds of layer, all sliding (phimoe), none (stablelm), and a table of positions (gpt2)."""
 
 
-def stock_model(family: str) -> Any:
+def stock_model(family: str, **changes: Any) -> Any:
     """The model itself, float32."""
     torch.manual_seed(0)
     values = {
@@ -49,7 +49,7 @@ def stock_model(family: str) -> Any:
     }
     model_class = type(AutoConfig.for_model(family))
     known = {key: value for key, value in values.items() if hasattr(model_class(), key)}
-    config = model_class(**{**known, **STOCK_FAMILIES[family]})
+    config = model_class(**{**known, **STOCK_FAMILIES[family], **changes})
     model = AutoModelForCausalLM.from_config(config).eval()
     randomise(model)
     return model
