@@ -14,7 +14,7 @@ from app.jobs import Job
 from app.limits import Limits
 from app.metrics import MetricsRecord
 from app.prompts import document_messages, prompt_messages
-from app.reply_keeper import ReplyKeeper
+from app.reply_keeper import ReplyKeeper, status_after
 from app.runs import Run
 from app.steering import Steering
 from app.store import Store, StoredMessage
@@ -90,8 +90,11 @@ class Replies:
                 del self._runs[run.id]
 
     def require_idle(self, chat_id: int) -> None:
-        """Raise BadRequestError if the chat is gone or a reply is being written in it."""
+        """Raise BadRequestError if the chat is gone, is being written in, or its last reply is not all kept yet."""
+        self.retry_leftovers()
         self._store.chat(chat_id)
+        if any(keeper.chat_id == chat_id and keeper.is_over for keeper in self._keepers):
+            raise BadRequestError("The end of a reply could not be kept yet.", "Free some space on the disk first.")
         if self.active(chat_id):
             raise BadRequestError("A reply is being written in this chat.", "Stop it first.")
 
@@ -119,8 +122,13 @@ class Replies:
             return message
         run = self.run_of_message(message.id)
         if run is None or run.finished:
-            return self._store.message(message.id) or message
-        return replace(message, text=run.text)
+            message = self._store.message(message.id) or message
+            if run is None or message.status not in ("queued", "running"):
+                return message
+        unkept = [piece for piece in run.unkept() if piece.start_chars >= len(message.text)]
+        token_ids = sum((piece.token_ids for piece in unkept), message.token_ids)
+        status = message.status if run.ending is None else status_after(run.ending)
+        return replace(message, text=run.text, token_ids=token_ids, status=status)
 
     def metrics(self, message_id: int) -> MetricsRecord | None:
         """Return the series and summary of a reply, running or kept; None for a user's text or a reply without any."""

@@ -49,6 +49,16 @@ class ReplyKeeper:
         self._done = False
 
     @property
+    def chat_id(self) -> int:
+        """Where the reply belongs."""
+        return self._run.chat_id
+
+    @property
+    def is_over(self) -> bool:
+        """True once the run has ended."""
+        return self._ending is not None
+
+    @property
     def is_needed(self) -> bool:
         """True until the end of the run is on disk; after the run, `retry` may bring it there."""
         return not self._done
@@ -96,7 +106,7 @@ class ReplyKeeper:
         self._flush()
         self._keep_metrics()
         error = f"{ending.error} {ending.hint}".strip()
-        self._store.finish(self._run.message_id, _STATUS[ending.reason], ending.reason, error, ending.seed)
+        self._store.finish(self._run.message_id, status_after(ending), ending.reason, error, ending.seed)
 
     def _try(self, action: Callable[[], None]) -> bool:
         try:
@@ -106,3 +116,8 @@ class ReplyKeeper:
             return False
         self._run.notice("")
         return True
+
+
+def status_after(ending: Ending) -> MessageStatus:
+    """Return the status of a message whose run ended like this."""
+    return _STATUS[ending.reason]

@@ -126,6 +126,7 @@ class Service:
         text = clean_text(text)
         require_words(text)
         with self._replies.lock:
+            self._replies.retry_leftovers()
             chat = self._store.chat(chat_id)
             reply_id = self._store.add_turn(chat_id, text, title=None if chat.title else title_from(text))
             return self._replies.begin(chat_id, reply_id)
@@ -203,6 +204,11 @@ class Service:
     def active_runs(self, chat_id: int | None = None) -> list[Run]:
         """Return the waiting and running runs, of one chat or of all, in the order they will be served."""
         return self._replies.active(chat_id)
+
+    def opening(self, message_id: int) -> str:
+        """Return the mark of reasoning that a reply's prompt ended with, see `models.reasoning`; empty for none."""
+        message = self._store.message(message_id)
+        return "" if message is None else message.opening
 
     # Settings
 

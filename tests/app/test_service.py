@@ -402,6 +402,30 @@ def test_closing_in_mid_reply_keeps_all_of_it(open_service: OpenService) -> None
     assert again.notices() == []
 
 
+def test_a_reply_that_ended_on_a_full_disk_is_shown_whole_and_gone_on_with_only_once_it_is_kept(
+    open_service: OpenService,
+) -> None:
+    service = open_service(max_new_tokens=None, rate="200")
+    chat = service.create_chat()
+    run = service.send(chat.id, "Go on")
+    wait_until(lambda: run.num_tokens > 20)
+    database = service._store.database
+    database.write("PRAGMA max_page_count = 1")
+    database.read("PRAGMA wal_checkpoint")
+    wait_until(lambda: "cannot be kept" in run.view().notice or run.num_tokens > 5_000)
+    service.stop(chat.id)
+    ended(run)
+    reply = last(service, chat.id)
+    assert (reply.text, reply.status, len(reply.token_ids)) == (run.text, "cancelled", run.num_tokens)
+    with pytest.raises(BadRequestError, match="The end of a reply could not be kept yet"):
+        service.continue_reply(chat.id)
+    database.write("PRAGMA max_page_count = 1000000")
+    more = service.continue_reply(chat.id)
+    assert more.text_from(0).startswith(run.text)
+    service.stop(chat.id)
+    assert ended(more).text == last(service, chat.id).text
+
+
 def test_only_a_few_finished_runs_are_kept_in_memory(open_service: OpenService) -> None:
     service = open_service(max_new_tokens=2)
     chat = service.create_chat()

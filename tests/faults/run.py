@@ -50,6 +50,7 @@ class FaultRun:
         self._chance = chance
         self.counts: Counter[str] = Counter()
         self.most_lost_s = 0.0
+        self.doing = "beginning a reply"
         self._killed_at_s = 0.0
         self._faults: dict[str, tuple[int, Callable[[dict[str, Any], Witness], bool]]] = {
             "application killed": (3, self._kill_application),
@@ -67,6 +68,7 @@ class FaultRun:
         self._wait_for_the_moment(started, witness)
         weights = [weight for weight, _ in self._faults.values()]
         (name,) = self._chance.choices(list(self._faults), weights)
+        self.doing = name
         keeps_all = self._faults[name][1](started, witness)
         kept = self._check_kept(started, witness, keeps_all)
         self._ringside.check_store()
@@ -240,7 +242,7 @@ def _run(ringside: Ringside, faults: FaultRun, num_rounds: int) -> int:
         try:
             print(f"{number:4}  {faults.round()}", flush=True)
         except Exception as error:
-            print(f"{number:4}  FAILED: {type(error).__name__}: {error}", flush=True)
+            print(f"{number:4}  FAILED ({faults.doing}): {type(error).__name__}: {error}", flush=True)
             raise
     for name, count in sorted(faults.counts.items()):
         print(f"{count:5}  {name}")
