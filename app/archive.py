@@ -39,6 +39,7 @@ class ArchivedMessage:
     status: MessageStatus = "complete"
     token_ids: array[int] = field(default_factory=lambda: array("i"))
     layout: Layout = ()
+    opening: str = ""
     finish_reason: str = ""
     error: str = ""
     seed: int | None = None
@@ -124,6 +125,7 @@ class Archive:
             status=message.status,
             token_ids=content.token_ids,
             layout=content.layout,
+            opening=message.opening,
             finish_reason=message.finish_reason,
             error=message.error,
             seed=message.seed,
@@ -185,6 +187,7 @@ def _add_message(
         "status": "cut" if message.status in ("queued", "running") else message.status,
         "token_ids": packed_ids(message.token_ids),
         "layout": pack_layout(message.layout),
+        "opening": message.opening,
         "finish_reason": message.finish_reason,
         "error": message.error,
         "seed": None if message.seed is None else str(message.seed),

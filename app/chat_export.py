@@ -18,9 +18,9 @@ from markdown_it.token import Token
 from app import chat_json
 from app.archive import ArchivedChat, ArchivedMessage
 from app.figures import duration
+from app.folded_transcript import FoldedTranscript
 from app.markdown import make_parser
 from app.metrics import MetricsRecord
-from app.transcript import Transcript
 
 ExportFormat = Literal["md", "txt", "html", "json"]
 
@@ -138,14 +138,14 @@ def _html_message(message: ArchivedMessage) -> Iterator[str]:
         yield f'<div class="said" dir="auto">{html.escape(message.text)}</div>\n'
     else:
         yield '<div class="reply" dir="auto">'
-        yield from _reply_sections(message.text)
+        yield from _reply_sections(message)
         yield f"</div>\n<footer>{html.escape(facts(message))}</footer>\n"
     yield "</article>\n"
 
 
-def _reply_sections(text: str) -> Iterator[str]:
+def _reply_sections(message: ArchivedMessage) -> Iterator[str]:
     """Yield blocks as they are finished, in sections that a browser lays out only when they come into view."""
-    transcript = Transcript()
+    transcript, text = FoldedTranscript(lambda: message.opening), message.text
     for start in range(0, len(text), _PIECE_CHARS):
         num_known = len(transcript.blocks)
         transcript.append(text[start : start + _PIECE_CHARS])

@@ -23,6 +23,7 @@ from app.input_rules import clean_text
 from app.message_rows import MessageStatus
 from app.store import ChatKind
 from backends.errors import BadRequestError
+from models.reasoning import PAIRS
 
 FORMAT = "ringside-chats"
 VERSION = 1
@@ -73,6 +74,7 @@ def _message_data(message: ArchivedMessage) -> Json:
         "created_at_s": message.created_at_s,
     }
     rest: Json = {
+        "opening": message.opening,
         "finish_reason": message.finish_reason,
         "error": message.error,
         "seed": message.seed,
@@ -138,6 +140,7 @@ def _message(data: Json, place: int) -> ArchivedMessage:
         status=status,
         token_ids=token_ids,
         layout=_layout(_get(data, "layout", list, []), len(text), len(token_ids)),
+        opening=_opening(data.get("opening", "")),
         finish_reason=_get(data, "finish_reason", str, ""),
         error=_get(data, "error", str, ""),
         seed=_seed(data.get("seed")),
@@ -194,6 +197,12 @@ def _place(data: Mapping[str, Any], name: str, low: int, end: int) -> int | None
     if value is None or (type(value) is int and low <= value < end):
         return value
     raise _wrong(name, value)
+
+
+def _opening(value: object) -> str:
+    if value == "" or value in PAIRS:
+        return str(value)
+    raise _wrong("opening", value)
 
 
 def _seed(value: object) -> int | None:

@@ -27,6 +27,7 @@ class StoredMessage:
         model_name, backend: what wrote it.
         parent_id: the message it answers or follows; None for a first one. Messages of one parent are variants.
         version: grows whenever the text is changed other than by adding to a run; a stale tab is told by it.
+        opening: mark of reasoning that the prompt ended with and the text lacks, see `models.reasoning`.
         layout: which stretches of the text were drawn and which typed, see `app.content`.
     """
 
@@ -45,6 +46,7 @@ class StoredMessage:
     parent_id: int | None = None
     version: int = 0
     layout: Layout = ()
+    opening: str = ""
 
     @property
     def content(self) -> Content:
@@ -53,13 +55,13 @@ class StoredMessage:
 
 
 SELECT_MESSAGE = """SELECT id, chat_id, role, text, token_ids, status, created_at_s, finish_reason, error, seed,
-                           model_name, backend, parent_id, version, layout FROM messages"""
+                           model_name, backend, parent_id, version, layout, opening FROM messages"""
 
 
 def message_from(database: Database, row: tuple[Any, ...]) -> StoredMessage:
     """Return the message of a `SELECT_MESSAGE` row; one being written with its journal."""
     message_id, chat_id, role, text, token_ids, status, created_at_s, reason, error, seed, *rest = row
-    model, backend, parent_id, version, layout = rest
+    model, backend, parent_id, version, layout, opening = rest
     content = Content(text, unpacked_ids(token_ids), unpack_layout(layout))
     if status in ("queued", "running"):
         content = content.plus(journal_content(database, message_id))
@@ -80,6 +82,7 @@ def message_from(database: Database, row: tuple[Any, ...]) -> StoredMessage:
         parent_id,
         version,
         content.layout,
+        opening,
     )
 
 

@@ -62,7 +62,7 @@ def assets_folder() -> Path:
 
 def add_routes(app: FastAPI, service: Service, stopping: Callable[[], bool] = lambda: False) -> None:
     """Add the /app/ routes; open event streams end once `stopping()` is true."""
-    transcripts = Transcripts(edition_of=service.num_edits)
+    transcripts = Transcripts(edition_of=service.num_edits, opening_of=service.opening)
     app.add_exception_handler(RingsideError, _displayable)
     for router in (
         _asset_routes(),

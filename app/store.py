@@ -163,16 +163,22 @@ class Store:
         backend: str = "",
         model_name: str = "",
         seed: int | None = None,
+        opening: str = "",
     ) -> None:
-        """Set the status of a reply that begins or goes on, and what writes it; empty and None leave what was there."""
+        """Set the status of a reply that begins or goes on, and what writes it; empty and None leave what was there.
+
+        The opening is that of a reply's first word: one that goes on keeps its own, and documents have none.
+        """
         self.database.write(
             """UPDATE messages SET status = ?, finish_reason = '', error = '',
                backend = coalesce(nullif(?, ''), backend), model_name = coalesce(nullif(?, ''), model_name),
-               seed = coalesce(?, seed) WHERE id = ?""",
+               seed = coalesce(?, seed), opening = CASE WHEN text = '' AND chat_id IN (
+                   SELECT id FROM chats WHERE kind = 'chat') THEN ? ELSE opening END WHERE id = ?""",
             status,
             backend,
             model_name,
             None if seed is None else str(seed),
+            opening,
             message_id,
         )
 

@@ -101,6 +101,7 @@ MIGRATIONS = (
     );
     CREATE INDEX steps_of_chat ON steps (chat_id, id);
     """,
+    "ALTER TABLE messages ADD COLUMN opening TEXT NOT NULL DEFAULT ''",
 )
 """Seeds are text because SQLite's integers end at 2**63 - 1. What is searched are passages, see `app.search_index`: a
 message that grew is indexed from its last passage on, one that was changed otherwise from its start.

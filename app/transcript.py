@@ -62,6 +62,12 @@ class Transcript:
         if text:
             self._open_html = None
 
+    def end_block(self) -> None:
+        """Finish the open end as it is, so that what comes next begins a block of its own."""
+        if self._tail:
+            self._finish(len(self._tail))
+        self._prefix, self._open_html, self._open_codes = "", "", []
+
     def open_html(self) -> str:
         """Return the HTML of the text after the last finished block; empty if there is none."""
         if self._open_html is None:

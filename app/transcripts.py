@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from app.transcript import Transcript
+from app.folded_transcript import FoldedTranscript
 
 MAX_CHARS = 16_000_000
 """Text whose blocks are kept; the longest unused are dropped first and rendered again when asked for."""
@@ -38,13 +37,20 @@ class Transcripts:
 
     Args:
         edition_of: a number by message that changes when its text does otherwise than by growing at its end.
+        opening_of: mark of reasoning by message that its prompt ended with; asked once there is text.
     """
 
-    def __init__(self, max_chars: int = MAX_CHARS, edition_of: Callable[[int], int] = lambda _: 0) -> None:
+    def __init__(
+        self,
+        max_chars: int = MAX_CHARS,
+        edition_of: Callable[[int], int] = lambda _: 0,
+        opening_of: Callable[[int], str] = lambda _: "",
+    ) -> None:
         self._max_chars = max_chars
         self._edition_of = edition_of
+        self._opening_of = opening_of
         self._lock = threading.Lock()
-        self._entries: OrderedDict[tuple[int, int], tuple[Transcript, threading.Lock]] = OrderedDict()
+        self._entries: OrderedDict[tuple[int, int], tuple[FoldedTranscript, threading.Lock]] = OrderedDict()
 
     def slice(
         self,
@@ -81,7 +87,7 @@ class Transcripts:
         transcript, lock = self._entry(message_id)
         with lock:
             transcript.append(text_from(transcript.num_chars))
-            return bisect_right(transcript.blocks, offset, key=lambda block: block.end)
+            return transcript.block_at(offset)
 
     def code(self, message_id: int, text_from: Callable[[int], str], number: int) -> str:
         """Return the text of a code frame. Raises IndexError if there is none of that number."""
@@ -90,11 +96,11 @@ class Transcripts:
             transcript.append(text_from(transcript.num_chars))
             return transcript.code(number)
 
-    def _entry(self, message_id: int) -> tuple[Transcript, threading.Lock]:
+    def _entry(self, message_id: int) -> tuple[FoldedTranscript, threading.Lock]:
         key = (message_id, self._edition_of(message_id))
         with self._lock:
             if key not in self._entries:
-                self._entries[key] = (Transcript(), threading.Lock())
+                self._entries[key] = (FoldedTranscript(lambda: self._opening_of(message_id)), threading.Lock())
             self._entries.move_to_end(key)
             return self._entries[key]
 

@@ -37,6 +37,8 @@ class LoadedModel:
         weights_bytes: as held.
         kv_bytes_per_token_full: growth per token if nothing were bounded.
         has_chat_template: if not, the model only continues text.
+        reasoning_opening: mark of reasoning that the template ends a prompt with, so that replies lack it; see
+            `models.reasoning`. Empty for none.
         notices: sentences the person should see (approximations, ignored settings, fallbacks).
     """
 
@@ -56,6 +58,7 @@ class LoadedModel:
     kv_bytes_per_token_full: int
     has_chat_template: bool
     notices: tuple[str, ...] = ()
+    reasoning_opening: str = ""
 
 
 class Backend(Protocol):

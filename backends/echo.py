@@ -87,6 +87,7 @@ class EchoBackend:
             weights_bytes=0,
             kv_bytes_per_token_full=2 * ROW_BYTES,
             has_chat_template=True,
+            reasoning_opening=self._options.reasoning_opening,
             notices=("The echo backend has no model: it writes a fixed text, for trying out the app.",),
         )
 

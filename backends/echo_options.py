@@ -10,6 +10,7 @@ Options of `LoadRequest.options`, all text:
         "memory", "abort" or "kill" (both end the process).
     stall_at: wait before that token until cancelled.
     load_s: seconds that loading takes. load_error: sentence that loading fails with.
+    reasoning_opening: mark that its prompts are said to end with.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class EchoOptions:
     stall_at: int | None = None
     load_s: float = 0.0
     load_error: str = ""
+    reasoning_opening: str = ""
 
     @classmethod
     def parse(cls, options: dict[str, str]) -> EchoOptions:
@@ -95,4 +97,5 @@ _PARSERS: dict[str, Callable[[str], object]] = {
     "stall_at": _whole,
     "load_s": float,
     "load_error": str,
+    "reasoning_opening": str,
 }

@@ -15,7 +15,7 @@ from backends.errors import BadRequestError, ModelFileError
 from backends.requests import Message
 from models.gguf_reader import GgufFile
 from models.model_files import ModelFiles
-from models.reasoning import CHANNEL, split
+from models.reasoning import CHANNEL, opening_of, split
 from models.template_sandbox import CompiledTemplate, RaisedByTemplateError
 from models.token_names import folder_token_names, gguf_token_names, read_json
 
@@ -83,6 +83,14 @@ class ChatTemplate:
             return None
         names = folder_token_names(files.path) if files.gguf is None else gguf_token_names(files.gguf)
         return cls(source, "these settings" if override else str(files.path), names)
+
+    @property
+    def reasoning_opening(self) -> str:
+        """The mark of reasoning that a prompt ends with, so that the reply lacks it; empty for none."""
+        try:
+            return opening_of(self.render([Message("user", "?")]))
+        except BadRequestError:
+            return ""
 
     def render(
         self, messages: Sequence[Message], add_generation_prompt: bool = True, continue_last: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import psutil
 
@@ -55,6 +55,7 @@ def load(request: LoadRequest, progress: ReportProgress) -> LlamaCppBackend:
         progress(LoadProgress("Setting up the cache"))
         num_threads = request.num_threads or default_num_threads(psutil.cpu_count(logical=False))
         info = _describe(files, model, request, on_gpu, template is not None, num_threads)
+        info = replace(info, reasoning_opening=template.reasoning_opening if template is not None else "")
         backend = LlamaCppBackend(model, request, Prompts(model, template), info, num_threads)
         undo.pop_all()
     return backend

@@ -83,6 +83,7 @@ def load_compat(request: LoadRequest, files: ModelFiles, prompts: Prompts, progr
         weights_bytes=model.num_bytes,
         kv_bytes_per_token_full=token_bytes,
         has_chat_template=prompts.has_template,
+        reasoning_opening=prompts.reasoning_opening,
         notices=(
             *_notices(request, files, layers, model, prompts.has_template),
             *device_notices,
@@ -151,6 +152,11 @@ def _notices(
         )
     if model.max_tokens is not None:
         sentences.append(f"A text ends at {model.max_tokens:,} tokens: the model has no positions beyond.")
+    if (length := model.frequencies_change_at) is not None:
+        sentences.append(
+            f"Its rotary frequencies change at {length:,} tokens; across that length the text is an approximation, as "
+            "in transformers itself."
+        )
     if not has_template:
         sentences.append("This model has no chat template: it continues your text instead of answering it.")
     return tuple(sentences)

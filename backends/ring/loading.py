@@ -70,6 +70,7 @@ def load(request: LoadRequest, progress: ReportProgress) -> RingBackend:
         weights_bytes=weights_bytes,
         kv_bytes_per_token_full=kv_bytes_per_token(config, precision.dtype.itemsize),
         has_chat_template=prompts.has_template,
+        reasoning_opening=prompts.reasoning_opening,
         notices=(
             *warnings_for(config, request, 0, None, prompts.has_template),
             *device_notices,

@@ -27,6 +27,10 @@ class Prompts:
     def has_template(self) -> bool:
         return self._template is not None
 
+    @property
+    def reasoning_opening(self) -> str:
+        return self._template.reasoning_opening if self._template is not None else ""
+
     def ids(self, messages: Sequence[Message], raw: bool = False) -> list[int]:
         """Return the prompt of a chat.
 

@@ -8,6 +8,7 @@ import pytest
 
 from app.archive import Archive, ArchivedChat, ArchivedMessage
 from app.content import Content, Note, Span
+from app.journal import Written
 from app.search_index import SearchIndex
 from app.store import Store
 from app.store_file import StoreError
@@ -33,7 +34,7 @@ def full_chat(store: Store) -> int:
     second = store.add_turn(chat.id, "again", replaces_from=first - 1)
     store.mark(second, "running")
     store.append(second, "so far", array("i", [4]))
-    store.journal.append(second, "", array("i"), note="be brief")
+    store.journal.append(second, [Written(6, "", array("i"), note="be brief")])
     store.journal.put_behind(second, Content(" and the rest"))
     return chat.id
 
