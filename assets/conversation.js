@@ -218,6 +218,10 @@ export class Conversation {
       const number = button.closest(".code").dataset.code;
       return copyText(getText(`/messages/${item.message.id}/code/${number}`), button);
     }
+    if (button.classList.contains("fold")) {
+      button.setAttribute("aria-expanded", item.reply.body.classList.toggle("unfolded"));
+      return undefined;
+    }
     const { action } = button.dataset;
     if (action === "copy") return copyText(item.reply ? item.reply.text() : Promise.resolve(item.message.text), button);
     if (action === "figures") return this.actions.showFigures(item.message.id);

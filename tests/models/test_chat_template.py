@@ -101,6 +101,13 @@ def test_a_chat_that_begins_with_the_assistant_gets_an_empty_user_turn_where_the
     assert text.startswith(f"{BOS}<start_of_turn>user\n<end_of_turn>\n<start_of_turn>model\nWelcome.<end_of_turn>")
 
 
+@pytest.mark.parametrize(
+    ("source", "opening"), [(THINKING, "<think>"), (CHATML, ""), ("{{ raise_exception('no') }}", "")]
+)
+def test_a_template_tells_whether_it_opens_the_reasoning(source: str, opening: str) -> None:
+    assert template(source).reasoning_opening == opening
+
+
 def test_channels_of_an_earlier_reply_are_taken_apart_for_the_template_and_think_marks_left_to_it() -> None:
     source = """{% for m in messages %}{% if "<|channel|>" in m.content %}{{ raise_exception("channels") }}{% endif %}
     {%- if m.thinking is defined %}({{ m.thinking }}){% endif %}[{{ m.content }}]{% endfor %}"""
