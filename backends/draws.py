@@ -1,6 +1,6 @@
 """Uniform numbers for sampling, one per generated token, from a counter instead of a state.
 
-A counter makes "stop after 7, continue for 13" draw what "20 in one go" draws, and lets rows and requests share no state.
+A counter makes "stop after 7, continue for 13" draw what "20 in one go" draws, and rows and requests share no state.
 """
 
 from __future__ import annotations
@@ -17,6 +17,11 @@ def uniform(seed: int, index: int) -> float:
     then to the index, so that neighbouring seeds give unrelated streams.
     """
     return (_mix(_mix(seed & _MASK) ^ (index & _MASK)) >> 11) / 2**53
+
+
+def second(number: float) -> float:
+    """Return another number in [0, 1) for the draw that `number` is for: SplitMix64 of its 53 bits."""
+    return (_mix(int(number * 2**53)) >> 11) / 2**53
 
 
 def fresh_seed() -> int:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from backends.requests import Sampling
+from models.sampling_filters import exclude_top_choices, keep_top_k, keep_top_sigma, keep_typical
 
 INVALID_TOKEN = -1
 """Drawn where the logits hold NaN or +inf, or allow no token at all."""
@@ -24,15 +25,20 @@ _LEADING_TOKENS = 2048  # tried before a whole vocabulary is sorted
 
 
 def draw(
-    logits_BV: Tensor, sampling: Sampling, uniform_B: Tensor | float = 0.0, recent_BN: Tensor | None = None
+    logits_BV: Tensor,
+    sampling: Sampling,
+    uniform_B: Tensor | float = 0.0,
+    recent_BN: Tensor | None = None,
+    chance_B: Tensor | float = 0.0,
 ) -> Tensor:
-    """Draw one token a row.
+    """Draw one token a row, by what needs no memory of earlier draws; `models.token_sampler` adds what does.
 
     Args:
         logits_BV: any float type, [B, V] or [V]; left as they are.
         uniform_B: from `backends.draws.uniform`, in [0, 1), one a row or one for all; not read when greedy.
         recent_BN: token ids the repetition penalty looks at, repeats allowed; None is none. Ids are within the
             vocabulary; to fill up unused places repeat an id that is already there.
+        chance_B: from `backends.draws.second`, decides whether XTC is applied.
 
     Returns:
         Token ids, int64 of shape [B] or []; `INVALID_TOKEN` where nothing can be drawn.
@@ -41,8 +47,14 @@ def draw(
         logits_BV = penalise_repetition(logits_BV, recent_BN, sampling.repetition_penalty)
     if sampling.temperature == 0:
         return _most_likely(logits_BV)
+    if sampling.top_n_sigma is not None:
+        logits_BV = keep_top_sigma(logits_BV, sampling.top_n_sigma)
+    if sampling.typical_p < 1:
+        logits_BV = keep_typical(keep_top_k(logits_BV, sampling.top_k), sampling.typical_p)
     scores_BK, ids_BK = _candidates(logits_BV, sampling)
-    return _inverse_cdf(scores_BK, ids_BK, sampling.temperature, uniform_B)
+    if sampling.xtc_probability > 0:
+        scores_BK = exclude_top_choices(scores_BK, sampling.xtc_probability, sampling.xtc_threshold, chance_B)
+    return inverse_cdf(scores_BK, ids_BK, sampling.temperature, uniform_B)
 
 
 def penalise_repetition(logits_BV: Tensor, recent_BN: Tensor, penalty: float) -> Tensor:
@@ -157,7 +169,7 @@ def _drop_below_min_p(scores_BK: Tensor, min_p: float) -> Tensor:
     return scores_BK.masked_fill(scores_BK < threshold_B1, -math.inf)
 
 
-def _inverse_cdf(scores_BK: Tensor, ids_BK: Tensor, temperature: float, uniform_B: Tensor | float) -> Tensor:
+def inverse_cdf(scores_BK: Tensor, ids_BK: Tensor, temperature: float, uniform_B: Tensor | float) -> Tensor:
     """Return the first token, in id order, at which the cumulative probability exceeds the uniform number."""
     peak_B1 = scores_BK.amax(dim=-1, keepdim=True)
     weights_BK = ((scores_BK - peak_B1) / temperature).exp()  # the peak is taken off first: no overflow at tiny T

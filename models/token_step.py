@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from backends.requests import Sampling
+from backends.token_rules import NO_RULES, TokenRules
 from models.cuda_graph import GraphedStep
 from models.ring_cache import KVCache
-from models.sampling import RecentTokens, draw
 from models.text_model import TextCache, TextModel
+from models.token_sampler import TokenSampler
 
 
 class TokenStep:
@@ -24,22 +25,25 @@ class TokenStep:
     Args:
         model, cache: where the token is fed.
         sampling: how the next is drawn; its seed is not read.
-        banned: tokens that are never drawn.
+        rules: tokens with a bias, and those that break repeats.
+        constrained: whether `allow` says before each draw which tokens may come.
     """
 
-    def __init__(self, model: TextModel, cache: TextCache, sampling: Sampling, banned: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        model: TextModel,
+        cache: TextCache,
+        sampling: Sampling,
+        rules: TokenRules = NO_RULES,
+        constrained: bool = False,
+    ) -> None:
         device = cache.device
         self._model = model
         self._cache = cache
-        self._sampling = sampling
+        self._sampler = TokenSampler(sampling, rules, model.vocab_size, device, constrained)
         self._tokens_B = torch.zeros(1, dtype=torch.int64, device=device)
         self._drawn_B = torch.zeros(1, dtype=torch.int64, device=device)
-        self._numbers_B = torch.zeros(1, dtype=torch.float64, device=device)
         self._logits_BV: Tensor | None = None
-        self._banned_ids = torch.tensor(banned, dtype=torch.int64, device=device) if banned else None
-        self._recent: RecentTokens | None = None
-        if sampling.repetition_penalty != 1:
-            self._recent = RecentTokens(sampling.repetition_window, model.vocab_size, device)
         can_be_captured = device.type == "cuda" and model.can_be_captured(cache)
         self._graph: GraphedStep | None = None
         if can_be_captured and isinstance(cache, KVCache):  # the only cache that counts on the device
@@ -47,9 +51,12 @@ class TokenStep:
 
     @torch.inference_mode()
     def begin(self, sequence: Sequence[int]) -> None:
-        """Tell what text the draws continue, for the repetition penalty: at least one token."""
-        if self._recent is not None:
-            self._recent.restart(sequence)
+        """Tell what text the draws continue, for penalties: at least one token."""
+        self._sampler.restart(sequence)
+
+    def allow(self, allowed_V: Tensor) -> None:
+        """See `TokenSampler.allow`."""
+        self._sampler.allow(allowed_V)
 
     @torch.inference_mode()
     def feed(self, token: int, number: float) -> int:
@@ -59,7 +66,7 @@ class TokenStep:
             number: from `backends.draws.uniform`.
         """
         self._tokens_B.fill_(token)
-        self._numbers_B.fill_(number)
+        self._sampler.set_number(number)
         if self._graph is None:
             self._feed_and_draw()
         else:
@@ -69,7 +76,7 @@ class TokenStep:
     @torch.inference_mode()
     def draw_from(self, logits_BV: Tensor, number: float) -> int:
         """Draw a token from logits of an earlier step, feeding nothing."""
-        self._numbers_B.fill_(number)
+        self._sampler.set_number(number)
         self._draw(logits_BV)
         return int(self._drawn_B)
 
@@ -83,9 +90,4 @@ class TokenStep:
         self._draw(self._logits_BV)
 
     def _draw(self, logits_BV: Tensor) -> None:
-        if self._banned_ids is not None:
-            logits_BV = logits_BV.index_fill(-1, self._banned_ids, -torch.inf)
-        recent_BN = None if self._recent is None else self._recent.ids_N.unsqueeze(0)
-        self._drawn_B.copy_(draw(logits_BV, self._sampling, self._numbers_B, recent_BN))
-        if self._recent is not None:
-            self._recent.push(self._drawn_B)
+        self._drawn_B.copy_(self._sampler.draw(logits_BV))

@@ -15,9 +15,10 @@ import numpy.typing as npt
 from backends.draws import fresh_seed, uniform
 from backends.events import FinishReason
 from backends.llamacpp.library import Model
-from backends.llamacpp.sampling import RecentTokens, Sampler
+from backends.llamacpp.sampling import Sampler
 from backends.requests import GenerationRequest, Message
 from backends.stop_strings import StopMatcher
+from backends.token_rules import token_rules
 
 _PRIMING_TOKENS = 16
 """A character is at most four bytes, and tokens that give none are rare: more than enough to find its first byte."""
@@ -28,7 +29,7 @@ class Reply:
 
     Args:
         request: sampling, stop strings and limits.
-        prompt: token ids, those of a reply that is continued included; the repetition penalty looks at them.
+        prompt: token ids, those of a reply that is continued included; penalties look at them.
 
     Attributes:
         seed: given or drawn.
@@ -43,10 +44,9 @@ class Reply:
         self._model = model
         self._max_tokens = request.max_new_tokens
         self._num_earlier = earlier.num_drawn_tokens if earlier else 0
-        recent = prompt if sampling.repetition_window is None else prompt[-sampling.repetition_window :]
-        self._recent = RecentTokens(sampling.repetition_window, recent)
         banned = model.end_ids if request.ignore_end else ()
-        self._sampler = Sampler(sampling, model.vocab_size, self._recent, banned)
+        rules = token_rules(sampling, model.encode, model.piece, model.vocab_size, banned)
+        self._sampler = Sampler(sampling, model.vocab_size, prompt, rules)
         self._stops = StopMatcher(request.stop)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         for token in _last_ids(earlier)[-_PRIMING_TOKENS:]:
@@ -62,7 +62,7 @@ class Reply:
     def push(self, token: int) -> str:
         """Take in a drawn token; return the text that is certain now, which may be empty."""
         self.num_tokens += 1
-        self._recent.push(token)
+        self._sampler.push(token)
         return self._stops.push(self._decoder.decode(self._model.piece(token)))
 
     def flush(self) -> str:

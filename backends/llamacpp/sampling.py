@@ -1,53 +1,31 @@
 """Drawing the next token from llama.cpp's logits, to the letter of `backends.requests.Sampling`.
 
-Top-k, top-p and min-p are llama.cpp's own samplers, which sort no more of a large vocabulary than they need. The
-repetition penalty and the draw are ours: llama.cpp's penalty walks over the whole vocabulary and has a fixed window;
-its draw keeps a random state, where a number from a counter lets a continued reply go on as if never stopped.
+Top-k, top-p and min-p are llama.cpp's own samplers, which sort no more of a large vocabulary than they need. Penalties
+and the draw are ours: llama.cpp's penalty walks over the whole vocabulary and has a fixed window; its draw keeps a
+random state, where a number from a counter lets a continued reply go on as if never stopped. Where one of the further
+filters is on, all are those of `backends.llamacpp.filters`.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections import Counter, deque
-from collections.abc import Iterable
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from llama_cpp import llama_cpp as lib
 
+from backends.draws import second
 from backends.errors import RingsideError
+from backends.llamacpp import filters
+from backends.llamacpp.history import RecentTokens, RepeatedRuns
 from backends.requests import Sampling
+from backends.token_rules import NO_RULES, TokenRules
 
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("probability", np.float32)])
 assert _CANDIDATE.itemsize == ctypes.sizeof(lib.llama_token_data)
-
-
-class RecentTokens:
-    """The distinct tokens among the last `window`; all of them if `window` is None."""
-
-    def __init__(self, window: int | None, tokens: Iterable[int] = ()) -> None:
-        self._window = window
-        self._counts: Counter[int] = Counter()
-        self._order: deque[int] = deque()
-        for token in tokens:
-            self.push(token)
-
-    def push(self, token: int) -> None:
-        """Take in one more token."""
-        self._counts[token] += 1
-        if self._window is None:
-            return
-        self._order.append(token)
-        if len(self._order) > self._window:
-            oldest = self._order.popleft()
-            self._counts[oldest] -= 1
-            if not self._counts[oldest]:
-                del self._counts[oldest]
-
-    def ids(self) -> npt.NDArray[np.int32]:
-        """Return the distinct ids, in no order."""
-        return np.fromiter(self._counts, dtype=np.int32, count=len(self._counts))
 
 
 class Sampler:
@@ -56,52 +34,116 @@ class Sampler:
     Args:
         sampling: the settings.
         vocab_size: V.
-        recent: what the repetition penalty looks at; the caller pushes to it.
-        banned: tokens never to be drawn.
+        tokens: the sequence so far, for penalties.
+        rules: tokens with a bias, and DRY's breakers.
     """
 
-    def __init__(self, sampling: Sampling, vocab_size: int, recent: RecentTokens, banned: Iterable[int] = ()) -> None:
+    def __init__(
+        self, sampling: Sampling, vocab_size: int, tokens: Sequence[int] = (), rules: TokenRules = NO_RULES
+    ) -> None:
         self._sampling = sampling
-        self._recent = recent
-        self._banned = np.fromiter(banned, dtype=np.int32)
+        window = sampling.repetition_window
+        self._recent: RecentTokens | None = None
+        if sampling.repetition_penalty != 1 or sampling.counts_tokens:
+            self._recent = RecentTokens(window, tokens if window is None else tokens[-window:])
+        self._runs = RepeatedRuns(sampling, rules.breakers, tokens) if sampling.dry_multiplier else None
+        self._bias_ids = np.array([token for token, _ in rules.biases], dtype=np.int32)
+        self._bias = np.array([bias for _, bias in rules.biases], dtype=np.float32)
         self._candidates = np.zeros(vocab_size, dtype=_CANDIDATE)
         self._ids = np.arange(vocab_size, dtype=np.int32)
-        self._chain = _filter_chain(sampling)
+        self._filters_here = sampling.top_n_sigma is not None or sampling.typical_p < 1 or sampling.xtc_probability > 0
+        self._chain = None if self._filters_here else _filter_chain(sampling)
+        self._most_bits = None if sampling.mirostat_tau is None else 2 * sampling.mirostat_tau
 
     def close(self) -> None:
         if self._chain is not None:
             lib.llama_sampler_free(self._chain)
             self._chain = None
 
-    def draw(self, logits_V: npt.NDArray[np.float32], uniform: float) -> int:
+    def push(self, token: int) -> None:
+        """Take in a token of the sequence, drawn or not."""
+        if self._recent is not None:
+            self._recent.push(token)
+        if self._runs is not None:
+            self._runs.push(token)
+
+    def draw(
+        self, logits_V: npt.NDArray[np.float32], uniform: float, allowed_V: npt.NDArray[np.bool_] | None = None
+    ) -> int:
         """Draw one token.
 
         Args:
-            logits_V: changed in place by the penalty and the ban.
+            logits_V: changed in place by everything that comes before the filters.
             uniform: in [0, 1); not read when greedy.
+            allowed_V: tokens that a constraint lets come, shorter than the vocabulary where its end may not.
 
         Raises:
             RingsideError: the logits hold NaN or infinity.
         """
-        self._penalise(logits_V)
-        logits_V[self._banned] = -np.inf
+        self._adjust(logits_V, allowed_V)
         best = int(logits_V.argmax())  # NaN counts as the largest; the lowest id wins a tie
         if not np.isfinite(logits_V[best]):
             raise RingsideError(
                 "The model's output is not a number.", "Its file may be damaged; if not, choose another quantisation."
             )
-        if self._sampling.temperature == 0:
+        sampling = self._sampling
+        if sampling.temperature == 0:
             return best
-        ids, scores = self._filtered(logits_V)
-        return _inverse_cdf(ids, scores, self._sampling.temperature, uniform)
+        if self._most_bits is not None:
+            return self._draw_by_surprise(logits_V, self._most_bits, uniform)
+        ids, scores = self._filtered_here(logits_V, uniform) if self._filters_here else self._filtered(logits_V)
+        return _inverse_cdf(ids, scores, sampling.temperature, uniform)
 
-    def _penalise(self, logits_V: npt.NDArray[np.float32]) -> None:
-        penalty = np.float32(self._sampling.repetition_penalty)
-        if penalty == 1:
-            return
-        ids = self._recent.ids()
+    def _adjust(self, logits_V: npt.NDArray[np.float32], allowed_V: npt.NDArray[np.bool_] | None) -> None:
+        """Apply the constraint, logit bias, penalties and DRY."""
+        if allowed_V is not None:
+            logits_V[: len(allowed_V)][~allowed_V[: len(logits_V)]] = -np.inf
+            logits_V[len(allowed_V) :] = -np.inf
+        logits_V[self._bias_ids] += self._bias
+        if self._recent is not None:
+            self._penalise(logits_V, self._recent)
+        if self._runs is not None:
+            self._runs.penalise(logits_V)
+
+    def _penalise(self, logits_V: npt.NDArray[np.float32], recent: RecentTokens) -> None:
+        sampling = self._sampling
+        penalty = np.float32(sampling.repetition_penalty)
+        ids = recent.ids()
         picked = logits_V[ids]
-        logits_V[ids] = np.where(picked > 0, picked / penalty, picked * penalty)
+        picked = np.where(picked > 0, picked / penalty, picked * penalty)
+        presence, frequency = np.float32(sampling.presence_penalty), np.float32(sampling.frequency_penalty)
+        logits_V[ids] = picked - (recent.counts() * frequency + presence)
+
+    def _filtered_here(
+        self, logits_V: npt.NDArray[np.float32], uniform: float
+    ) -> tuple[filters.Ids, npt.NDArray[np.float64]]:
+        """Return what the filters leave: ids and logits, in token-id order."""
+        sampling = self._sampling
+        ids, scores = self._ids, logits_V.astype(np.float64)
+        if sampling.top_n_sigma is not None:
+            ids, scores = filters.top_sigma(ids, scores, sampling.top_n_sigma)
+        ids, scores = filters.top_k(ids, scores, sampling.top_k)
+        if sampling.typical_p < 1:
+            ids, scores = filters.typical(ids, scores, sampling.typical_p)
+        if sampling.top_p < 1:
+            ids, scores = filters.top_p(ids, scores, sampling.top_p)
+        ids, scores = filters.min_p(ids, scores, sampling.min_p)
+        if second(uniform) < sampling.xtc_probability:
+            ids, scores = filters.exclude_top_choices(ids, scores, sampling.xtc_threshold)
+        return ids, scores
+
+    def _draw_by_surprise(self, logits_V: npt.NDArray[np.float32], most_bits: float, uniform: float) -> int:
+        """Draw by mirostat 2 and learn from the draw; see `models.token_sampler.Mirostat`."""
+        sampling = self._sampling
+        assert sampling.mirostat_tau is not None
+        with np.errstate(over="ignore"):
+            log_p = filters.log_softmax((logits_V.astype(np.float64) - float(logits_V.max())) / sampling.temperature)
+        ids, log_p = filters.within_surprise(self._ids, log_p, most_bits)
+        log_p = filters.log_softmax(log_p)
+        token = _inverse_cdf(ids, log_p, 1.0, uniform)
+        surprise = -float(log_p[np.searchsorted(ids, token)]) / math.log(2)
+        self._most_bits = most_bits - sampling.mirostat_eta * (surprise - sampling.mirostat_tau)
+        return token
 
     def _filtered(self, logits_V: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
         """Return what top-k, top-p and min-p leave: ids and logits, in token-id order."""
@@ -142,7 +184,7 @@ def _filter_chain(sampling: Sampling) -> Any:
 
 
 def _inverse_cdf(
-    ids: npt.NDArray[np.int32], scores: npt.NDArray[np.float32], temperature: float, uniform: float
+    ids: npt.NDArray[np.int32], scores: npt.NDArray[np.floating[Any]], temperature: float, uniform: float
 ) -> int:
     """Return the first token, in id order, at which the cumulative probability exceeds the uniform number."""
     shifted = scores.astype(np.float64) - float(scores.max())  # the peak first: no overflow at tiny temperatures

@@ -16,6 +16,7 @@ from backends.ring.prompting import Prompts
 from backends.ring.reply import Reply
 from backends.ring.scoring import token_losses
 from backends.ring.sequence import CachedText
+from backends.token_rules import token_rules
 from models.config import ModelConfig
 from models.sampling import INVALID_TOKEN
 from models.sizing import kv_bytes
@@ -181,7 +182,10 @@ class RingBackend:
         settings = (replace(request.sampling, seed=None), request.ignore_end)
         if self._step is None or settings != self._step_settings:
             banned = self._end_ids if request.ignore_end else ()
-            self._step = TokenStep(self._model, text.cache, request.sampling, banned)
+            tokenizer = self._prompts.tokenizer
+            vocab_size = self._model.vocab_size
+            rules = token_rules(request.sampling, tokenizer.encode, tokenizer.pieces.__getitem__, vocab_size, banned)
+            self._step = TokenStep(self._model, text.cache, request.sampling, rules)
             self._step_settings = settings
         return self._step
 

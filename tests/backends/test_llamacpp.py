@@ -18,8 +18,10 @@ from backends.errors import BadRequestError, ModelFileError, OutOfMemoryError, R
 from backends.events import Event, Finished, PrefillProgress, TextChunk
 from backends.llamacpp import load
 from backends.llamacpp.generation import LlamaCppBackend
-from backends.llamacpp.sampling import RecentTokens, Sampler
+from backends.llamacpp.history import RecentTokens
+from backends.llamacpp.sampling import Sampler
 from backends.requests import CachePolicy, GenerationRequest, LoadRequest, Message, Sampling
+from backends.token_rules import TokenRules
 from tests.backends.tiny_gguf import write_tiny_gguf
 
 GREEDY = Sampling(temperature=0)
@@ -303,7 +305,7 @@ def test_equal_logits_give_the_token_that_the_ring_backend_draws(
     sampling = Sampling(temperature, top_k, top_p, min_p, penalty, repetition_window=20)
     uniform = draws.uniform(seed, 0)
     expected = int(ring_sampling.draw(torch.from_numpy(logits.copy()), sampling, uniform, torch.tensor(recent[-20:])))
-    sampler = Sampler(sampling, 500, RecentTokens(20, recent))
+    sampler = Sampler(sampling, 500, recent)
     assert sampler.draw(logits.copy(), uniform) == expected
     sampler.close()
 
@@ -319,7 +321,7 @@ def test_recent_tokens_are_those_of_the_window(tokens: list[int], window: int | 
 
 def test_banned_tokens_are_never_drawn_and_nothing_left_is_an_error() -> None:
     logits = np.array([5.0, 4.0, 3.0], np.float32)
-    sampler = Sampler(GREEDY, 3, RecentTokens(None), banned=[0])
+    sampler = Sampler(GREEDY, 3, rules=TokenRules(biases=((0, -np.inf),)))
     assert sampler.draw(logits.copy(), 0.0) == 1
     for bad in (np.nan, np.inf):
         with pytest.raises(RingsideError, match="not a number"):
