@@ -17,7 +17,8 @@ class Page {
   constructor() {
     this.chatId = null;
     this.asked = 0;
-    this.run = null; // last event of the reply being written in this chat
+    this.writing = null; // message that a reply is being written into
+    this.titleDue = 0;
     this.chrome = watchChrome();
     const complain = (problem) => this.composer.complain(problem);
     this.composer = new Composer(
@@ -56,7 +57,7 @@ class Page {
     if (chatId !== this.chatId || !this.opened) {
       this.opened = true;
       this.chatId = chatId;
-      this.run = null;
+      this.writing = null;
       window.ringside.chatId = chatId;
       const hash = chatId === null ? "" : `#chat=${chatId}`;
       if (location.hash !== hash) history.pushState(null, "", hash || location.pathname);
@@ -129,7 +130,6 @@ class Page {
     const finished = event.state.status === "finished";
     if (!finished) this.writing = event.message;
     else if (this.writing === event.message) this.writing = null;
-    this.run = finished ? null : event;
     this.composer.setWriting(this.writing !== null);
     this.tabTitle(event.state);
   }
@@ -186,7 +186,10 @@ class Page {
     document.title = `${text} – Ringside`;
   }
 
+  // Once a second: the browser redraws its tab for every change.
   tabTitle(state) {
+    if (state.status === "running" && performance.now() < this.titleDue) return;
+    this.titleDue = performance.now() + 1000;
     if (state.status !== "running") document.title = `${this.chatTitle} – Ringside`;
     else document.title = `▶ ${count(state.num_tokens)} · ${rate(state.summary.tokens_per_s)} t/s – Ringside`;
   }

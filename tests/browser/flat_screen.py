@@ -89,7 +89,8 @@ def measure(tokens: int, rate: float) -> Result:
             sizes = _note_event_sizes(page)
             page.goto(ringside.url)
             page.wait_for_selector("body.rs-ready", timeout=60_000)
-            page.wait_for_timeout(3000)
+            page.wait_for_selector("#rs-chart-speed .main-svg")
+            page.wait_for_timeout(2000)
             page.evaluate("window.stall = 0")  # drawing the page for the first time is not what is measured
             page.fill("#rs-input", "Write on.")
             page.press("#rs-input", "Enter")
@@ -127,7 +128,9 @@ def _result(page: Page, url: str, rate: float, moments: list[Moment], sizes: lis
     started = time.monotonic()
     page.reload()
     page.wait_for_function(
-        "count => document.querySelector('.message.assistant .reply')?.textContent.length >= count", arg=length
+        "count => document.querySelector('.message.assistant .reply')?.textContent.length >= count",
+        arg=length,
+        timeout=120_000,
     )
     tenth = max(1, len(sizes) // 10)
     return Result(
