@@ -92,7 +92,7 @@ class Ringside:
         """Return the workers."""
         assert self._process is not None
         children = psutil.Process(self._process.pid).children(recursive=True)
-        return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+        return [child for child in children if _is_worker(child)]
 
     def kill_worker(self) -> bool:
         """End the worker with SIGKILL; False if there is none."""
@@ -151,6 +151,13 @@ def wait_until(condition: Any, what: str, patience_s: float = PATIENCE_S) -> Non
         if time.monotonic() > deadline_s:
             raise FailedCheckError(f"waited {patience_s:.0f} s in vain until {what}")
         time.sleep(0.05)
+
+
+def _is_worker(process: psutil.Process) -> bool:
+    try:
+        return "spawn_main" in " ".join(process.cmdline())
+    except psutil.Error:  # it is going
+        return False
 
 
 def _runs(process: psutil.Process) -> bool:
