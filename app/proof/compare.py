@@ -88,7 +88,7 @@ class Outcome:
     """The figures of one run, all None where it did not get that far.
 
     Attributes:
-        process_slope, kv_slope: bytes per generated token once every bounded cache is full.
+        process_slope, kv_slope: bytes per generated token once the bounded layers are full.
         full_slope: bytes per token that a cache which keeps everything would grow by.
         speeds: tokens per second at `SPEED_DEPTHS`.
         first_difference: token of the reply at which it parts from the first run's; `same_tokens` compared.
@@ -138,12 +138,12 @@ def run(
 
 def outcomes(comparison: Comparison) -> list[Outcome]:
     """Return the figures of every run, in order."""
-    settled = settled_from(comparison.measurements)
     first = comparison.measurements[0] if comparison.measurements else None
-    return [_outcome(each, first or each, settled, comparison.losses) for each in comparison.measurements]
+    return [_outcome(each, first or each, comparison.losses) for each in comparison.measurements]
 
 
-def _outcome(measurement: Measurement, first: Measurement, settled: int, losses: dict[str, Losses]) -> Outcome:
+def _outcome(measurement: Measurement, first: Measurement, losses: dict[str, Losses]) -> Outcome:
+    settled = settled_from(measurement)
     last = measurement.points[-1] if measurement.points else None
     scored = losses.get(measurement.label)
     return Outcome(

@@ -13,6 +13,7 @@ MIN_CONFIGURATIONS, MAX_CONFIGURATIONS = 2, 4
 
 _NUMBERS = ("window", "sinks", "growing_context_tokens", "num_threads")
 _WORDS = ("backend", "device", "precision")
+_ENGINES = {"ring": "PyTorch", "llamacpp": "llama.cpp"}  # "ring" is also a policy
 _CHOICES = {"device": ("auto", "cpu", "cuda"), "precision": ("auto", "float32", "bfloat16", "float16", "int8")}
 
 
@@ -48,8 +49,8 @@ def parse_configurations(specs: Sequence[str], base: LoadRequest) -> list[Config
 
 
 def label_of(load: LoadRequest) -> str:
-    """Return the words a legend shows: backend, policy, and the window where it means something."""
-    words = [load.backend, load.policy.value]
+    """Return the words a legend shows: engine, policy, and the window where it means something."""
+    words = [_ENGINES.get(load.backend, load.backend) + ",", load.policy.value]
     if load.policy is CachePolicy.RING:
         words.append(f"W={load.window:,}")
         words.append("S=prompt" if load.sinks is None else f"S={load.sinks}")

@@ -58,9 +58,13 @@ def time_slope(measurement: Measurement, from_position: int = 0) -> Slope | None
     return slope_of(tokens, [1 / rate for rate in rates])
 
 
-def settled_from(measurements: Sequence[Measurement]) -> int:
-    """Return the position at which every bounded cache is full: a slope from before it would measure the filling."""
-    return max((each.capacity_tokens for each in measurements), default=0)
+def settled_from(measurement: Measurement) -> int:
+    """Return the position at which the run's bounded layers are full: a slope from before would measure the filling.
+
+    A run without bounded layers is taken from where a ring of its window would be full.
+    """
+    model = measurement.model
+    return measurement.capacity_tokens or (0 if model is None else model.window + model.sinks)
 
 
 def past(measurement: Measurement, position: int) -> list[Point]:
