@@ -93,6 +93,10 @@ class EchoBackend:
 
     def generate(self, request: GenerationRequest, cancelled: Cancelled) -> Iterator[Event]:
         """See `backends.contract.Backend.generate`."""
+        if request.json_schema is not None or request.grammar is not None:
+            raise BadRequestError(
+                "The echo backend follows no JSON schema or grammar.", "Remove it, or choose another backend."
+            )
         prompt = [piece for message in request.messages for piece in _pieces_of(message)]
         if not prompt:
             raise BadRequestError("The prompt is empty.", "Write something first.")

@@ -18,6 +18,7 @@ from backends.llamacpp.reply import Reply
 from backends.llamacpp.scoring import token_losses
 from backends.llamacpp.sequence import TokenSequence
 from backends.requests import CachePolicy, GenerationRequest, LoadRequest, Message
+from models.constraint import Constraint, Constraints
 
 FEWEST_PINNED_TOKENS = 4
 """Pinned when the system prompt is to be and there is none: full layers collapse once the first token is gone."""
@@ -45,6 +46,7 @@ class LlamaCppBackend:
         self._prompts = prompts
         self._info = info
         self._num_threads = num_threads
+        self._constraints: Constraints | None = None
         self._open_context(self._plan(info.sinks))
 
     @property
@@ -72,7 +74,7 @@ class LlamaCppBackend:
 
     def generate(self, request: GenerationRequest, cancelled: Cancelled) -> Iterator[Event]:
         prompt = self._prompt(request.messages, request.raw)
-        with closing(Reply(self._model, request, prompt)) as reply:
+        with closing(Reply(self._model, request, prompt, self._constraint(request))) as reply:
             yield from self._prefill(prompt, cancelled)
             reason = self._end_reason(reply, cancelled)
             while reason is None:
@@ -92,6 +94,12 @@ class LlamaCppBackend:
     def token_losses(self, text: str, cancelled: Cancelled) -> Iterator[float]:
         """See `backends.contract.ScoresText`; what was in the cache is forgotten."""
         return token_losses(self._context, self._sequence, self._prompts.plain_ids(text), cancelled)
+
+    def _constraint(self, request: GenerationRequest) -> Constraint | None:
+        model = self._model
+        if self._constraints is None and (request.json_schema is not None or request.grammar is not None):
+            self._constraints = Constraints(model.encode, model.piece, model.vocab_size, model.end_ids)
+        return None if self._constraints is None else self._constraints.open(request)
 
     def _prompt(self, messages: Sequence[Message], raw: bool) -> list[int]:
         """Return the prompt's ids, and make sure that the context holds what they pin."""

@@ -19,6 +19,7 @@ from backends.llamacpp.sampling import Sampler
 from backends.requests import GenerationRequest, Message
 from backends.stop_strings import StopMatcher
 from backends.token_rules import token_rules
+from models.constraint import Constraint
 
 _PRIMING_TOKENS = 16
 """A character is at most four bytes, and tokens that give none are rare: more than enough to find its first byte."""
@@ -36,7 +37,9 @@ class Reply:
         num_tokens: drawn in this request, the end of text not counted.
     """
 
-    def __init__(self, model: Model, request: GenerationRequest, prompt: Sequence[int]) -> None:
+    def __init__(
+        self, model: Model, request: GenerationRequest, prompt: Sequence[int], constraint: Constraint | None = None
+    ) -> None:
         sampling = request.sampling
         earlier = continued_message(request)
         self.seed = fresh_seed() if sampling.seed is None else sampling.seed
@@ -44,10 +47,11 @@ class Reply:
         self._model = model
         self._max_tokens = request.max_new_tokens
         self._num_earlier = earlier.num_drawn_tokens if earlier else 0
-        banned = model.end_ids if request.ignore_end else ()
+        banned = model.end_ids if request.ignore_end and constraint is None else ()
         rules = token_rules(sampling, model.encode, model.piece, model.vocab_size, banned)
         self._sampler = Sampler(sampling, model.vocab_size, prompt, rules)
         self._stops = StopMatcher(request.stop)
+        self._constraint = constraint
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         for token in _last_ids(earlier)[-_PRIMING_TOKENS:]:
             self._decoder.decode(model.piece(token))
@@ -57,12 +61,15 @@ class Reply:
 
     def draw(self, logits_V: npt.NDArray[np.float32]) -> int:
         """Return the next token, which may end the text; see `Sampler.draw`."""
-        return self._sampler.draw(logits_V, uniform(self.seed, self._num_earlier + self.num_tokens))
+        allowed_V = None if self._constraint is None else self._constraint.allowed()
+        return self._sampler.draw(logits_V, uniform(self.seed, self._num_earlier + self.num_tokens), allowed_V)
 
     def push(self, token: int) -> str:
         """Take in a drawn token; return the text that is certain now, which may be empty."""
         self.num_tokens += 1
         self._sampler.push(token)
+        if self._constraint is not None:
+            self._constraint.push(token)
         return self._stops.push(self._decoder.decode(self._model.piece(token)))
 
     def flush(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -14,10 +14,12 @@ from backends.requests import GenerationRequest, LoadRequest, Sampling
 from backends.ring import memory
 from backends.ring.prompting import Prompts
 from backends.ring.reply import Reply
+from backends.ring.saved_state import identity_in, read_state, write_state
 from backends.ring.scoring import token_losses
 from backends.ring.sequence import CachedText
 from backends.token_rules import token_rules
 from models.config import ModelConfig
+from models.constraint import Constraints
 from models.sampling import INVALID_TOKEN
 from models.sizing import kv_bytes
 from models.text_model import TextCache, TextModel
@@ -43,6 +45,7 @@ class RingBackend:
         prompts: turns chats into token ids.
         end_ids: tokens that end a text, beside those the tokenizer knows.
         info: what was loaded.
+        identity: what a saved state of this cache belongs to, beside what `info` says; None where none can be kept.
 
     Raises:
         BadRequestError: the cache does not fit in memory.
@@ -57,6 +60,7 @@ class RingBackend:
         prompts: Prompts,
         end_ids: Sequence[int],
         info: LoadedModel,
+        identity: Mapping[str, str] | None = None,
     ) -> None:
         self._loaded: TextModel | None = model
         self._new_cache: Callable[[int], TextCache] | None = new_cache
@@ -65,10 +69,14 @@ class RingBackend:
         self._prompts = prompts
         self._end_ids = tuple(sorted({*end_ids, *prompts.tokenizer.eos_ids}))
         self._info = info
+        self._identity = dict(identity or {})
         self._device_process = memory.DeviceProcessMemory(self._device)
         self._text: CachedText | None = None
         self._step: TokenStep | None = None
-        self._step_settings: tuple[Sampling, bool] | None = None
+        self._step_settings: tuple[Sampling, bool, bool] | None = None
+        tokenizer = prompts.tokenizer
+        piece = tokenizer.pieces.__getitem__
+        self._constraints = Constraints(tokenizer.encode, piece, model.vocab_size, self._end_ids)
         self._open_text()
 
     @property
@@ -110,9 +118,31 @@ class RingBackend:
         yield from token_losses(self._model, self._open_text().cache, self._prompts.plain_ids(text), cancelled)
         self._drop_cache()
 
+    def save_state(self, path: str, budget_bytes: int) -> int:
+        """See `backends.contract.KeepsState`."""
+        text = self._text
+        if not self._identity or text is None or not text.tokens or text.cache.held_nbytes > budget_bytes:
+            return 0
+        return write_state(path, text.tokens, text.cache.snapshot("cpu"), self._state_identity())
+
+    def load_state(self, path: str) -> int:
+        """See `backends.contract.KeepsState`."""
+        if self._pins_system_prompt and (sinks := identity_in(path).get("sinks")) not in (None, str(self._info.sinks)):
+            self._drop_cache()  # how many it takes to pin a chat's system prompt is not known before its request
+            self._info = replace(self._info, sinks=int(sinks))
+        tokens, snapshot = read_state(path, self._state_identity())
+        self._open_text().recall(tokens, snapshot)
+        return len(tokens)
+
+    def _state_identity(self) -> dict[str, str]:
+        info = self._info
+        in_force = {"policy": info.policy.value, "window": str(info.window), "sinks": str(info.sinks)}
+        return {**self._identity, **in_force, "precision": info.precision}
+
     def _reply(self, request: GenerationRequest, prompt: list[int], cancelled: Cancelled) -> Iterator[Event]:
         text = self._open_text()
-        reply = Reply(request, self._prompts.tokenizer, prompt)
+        constraint = self._constraints.open(request)
+        reply = Reply(request, self._prompts.tokenizer, prompt, constraint)
         num_reused = text.take_up(prompt)
         if self._model.must_start_over(text.cache, len(prompt) - num_reused):
             num_reused = text.start_over(len(prompt))
@@ -122,9 +152,9 @@ class RingBackend:
         if cancelled():
             yield Finished("cancelled", reply.seed, len(prompt))
             return
-        step = self._step_for(request, text)
+        step = self._step_for(request, text, constraint is not None)
         step.begin(prompt)
-        token = self._first_token(step, text, prompt, reply.number)
+        token = self._first_token(step, text, prompt, reply)
         yield PrefillProgress(len(prompt), len(prompt), num_reused)
         reason = reply.end_reason
         while reason is None:
@@ -137,7 +167,7 @@ class RingBackend:
                 yield from self._read_again(text, cancelled)
                 reason = "cancelled" if cancelled() else None
             if reason is None:  # the last token of a reply is fed by the reply that follows
-                token = self._next_token(step, text, token, reply.number)
+                token = self._next_token(step, text, token, reply)
         text.logits_BV = step.logits()
         if rest := reply.flush():
             yield TextChunk(rest, ())
@@ -166,26 +196,28 @@ class RingBackend:
         self._model(torch.tensor([tokens], device=self._device), text.cache, logits="none")
         text.note_fed(tokens)
 
-    def _first_token(self, step: TokenStep, text: CachedText, prompt: list[int], number: float) -> int:
+    def _first_token(self, step: TokenStep, text: CachedText, prompt: list[int], reply: Reply) -> int:
         if len(text.tokens) < len(prompt):
-            return self._next_token(step, text, prompt[-1], number)
+            return self._next_token(step, text, prompt[-1], reply)
         assert text.logits_BV is not None, "a prompt is taken up whole only where its logits are known"
-        return _checked(step.draw_from(text.logits_BV, number))
+        _constrain(step, reply)
+        return _checked(step.draw_from(text.logits_BV, reply.number))
 
-    def _next_token(self, step: TokenStep, text: CachedText, token: int, number: float) -> int:
-        drawn = step.feed(token, number)
+    def _next_token(self, step: TokenStep, text: CachedText, token: int, reply: Reply) -> int:
+        _constrain(step, reply)
+        drawn = step.feed(token, reply.number)
         text.note_fed((token,))
         return _checked(drawn)
 
-    def _step_for(self, request: GenerationRequest, text: CachedText) -> TokenStep:
+    def _step_for(self, request: GenerationRequest, text: CachedText, constrained: bool) -> TokenStep:
         """Return the step for these settings: the last one where they are the same, since it may hold a CUDA graph."""
-        settings = (replace(request.sampling, seed=None), request.ignore_end)
+        settings = (replace(request.sampling, seed=None), request.ignore_end, constrained)
         if self._step is None or settings != self._step_settings:
-            banned = self._end_ids if request.ignore_end else ()
+            banned = self._end_ids if request.ignore_end and not constrained else ()
             tokenizer = self._prompts.tokenizer
             vocab_size = self._model.vocab_size
             rules = token_rules(request.sampling, tokenizer.encode, tokenizer.pieces.__getitem__, vocab_size, banned)
-            self._step = TokenStep(self._model, text.cache, request.sampling, rules)
+            self._step = TokenStep(self._model, text.cache, request.sampling, rules, constrained)
             self._step_settings = settings
         return self._step
 
@@ -256,6 +288,12 @@ def check_cache_fits(
             f"{free_bytes / 1e9:.1f} GB of memory are free.",
             "Choose a smaller window.",
         )
+
+
+def _constrain(step: TokenStep, reply: Reply) -> None:
+    allowed_V = reply.allowed
+    if allowed_V is not None:
+        step.allow(torch.from_numpy(allowed_V))
 
 
 def _checked(token: int) -> int:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from backends.draws import fresh_seed, uniform
 from backends.events import FinishReason
 from backends.requests import GenerationRequest
 from backends.stop_strings import StopMatcher
+from models.constraint import Constraint
 from models.detokenizer import StreamDecoder
 from models.tokenizer import TextTokenizer
 
@@ -22,18 +26,30 @@ class Reply:
         num_tokens: drawn in this request, the end of text not counted.
     """
 
-    def __init__(self, request: GenerationRequest, tokenizer: TextTokenizer, prompt: Sequence[int]) -> None:
+    def __init__(
+        self,
+        request: GenerationRequest,
+        tokenizer: TextTokenizer,
+        prompt: Sequence[int],
+        constraint: Constraint | None = None,
+    ) -> None:
         self.seed = fresh_seed() if request.sampling.seed is None else request.sampling.seed
         self.num_tokens = 0
         self._num_earlier = _num_continued(request)
         self._max_tokens = request.max_new_tokens
         self._decoder = StreamDecoder(tokenizer, prompt)
         self._stops = StopMatcher(request.stop)
+        self._constraint = constraint
 
     @property
     def number(self) -> float:
         """The uniform number that draws the next token: the same whether or not the reply was stopped before."""
         return uniform(self.seed, self._num_earlier + self.num_tokens)
+
+    @property
+    def allowed(self) -> npt.NDArray[np.bool_] | None:
+        """The tokens that may come next; None where all may."""
+        return None if self._constraint is None else self._constraint.allowed()
 
     @property
     def end_reason(self) -> FinishReason | None:
@@ -45,6 +61,8 @@ class Reply:
     def push(self, token: int) -> str:
         """Take in a drawn token; return the text that is certain now, which may be empty."""
         self.num_tokens += 1
+        if self._constraint is not None:
+            self._constraint.push(token)
         return self._stops.push(self._decoder.push(token))
 
     def flush(self) -> str:
