@@ -29,12 +29,16 @@ def serve_chat(given: Mapping[str, Any], port: int | None, open_browser: bool, a
         return _open_running(instance, open_browser, as_json)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: replies are kept, the worker goes
     try:
+        from app.first_run import fetch_demo
         from app.server import address, bind, serve  # the web framework takes a second; a second start goes without
         from app.service import Service
 
         bound = bind(port or settings.port, only_this=port is not None)
         service = Service.open(settings, given)
         try:
+            first = service.settings().load
+            if first.backend != "echo":
+                fetch_demo(first.model, settings.data_folder)
             url = address(bound)
             instance.announce(url)
             _tell(f"Ringside is at {url} (Ctrl-C ends it)", url, as_json)
