@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from models.cache_plan import ChunkPlan, DecodePlan, Plan
 from models.config import ModelConfig
-from models.layer_cache import LayerCache
+from models.layer_cache import LayerStorage
 from models.linear_factory import LinearFactory
 from models.norms import Norm
 from models.rope import Rotation
@@ -114,7 +114,7 @@ class Attention(nn.Module):
         self.sinks = nn.Parameter(torch.empty(config.num_heads)) if config.learned_sinks else None
         self._scores = Scores(config.attention_scale, config.attention_softcap)
 
-    def forward(self, hidden_BTE: Tensor, cache: LayerCache, plan: Plan, turn: Turn) -> Tensor:
+    def forward(self, hidden_BTE: Tensor, cache: LayerStorage, plan: Plan, turn: Turn) -> Tensor:
         """Attend and store, in the order that `plan` asks for."""
         queries_BQTD, keys_BHTD, values_BHTD = self._project(hidden_BTE)
         if turn.query_scale_B1T1 is not None:
@@ -144,7 +144,7 @@ class Attention(nn.Module):
         return queries.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2)
 
     def _decode(
-        self, queries_BHMD: Tensor, sink_queries_BHMD: Tensor | None, cache: LayerCache, plan: DecodePlan
+        self, queries_BHMD: Tensor, sink_queries_BHMD: Tensor | None, cache: LayerStorage, plan: DecodePlan
     ) -> Tensor:
         """Attend over the slots in slot order."""
         keys_BHKD, values_BHKD = cache.read(plan.columns)
@@ -161,13 +161,11 @@ class Attention(nn.Module):
         sink_queries_BHMD: Tensor | None,
         keys_BHTD: Tensor,
         values_BHTD: Tensor,
-        cache: LayerCache,
+        cache: LayerStorage,
         plan: ChunkPlan,
     ) -> Tensor:
         """Attend over what is stored and the chunk, which is not stored yet."""
-        stored_keys, stored_values = cache.read(plan.columns)
-        keys_BHKD = torch.cat((stored_keys, keys_BHTD), dim=2)
-        values_BHKD = torch.cat((stored_values, values_BHTD), dim=2)
+        keys_BHKD, values_BHKD = cache.read_with(plan, keys_BHTD, values_BHTD)
         if sink_queries_BHMD is not None and plan.is_sink_B1K1 is not None:
             # Twice as wide, with zeros: one product then meets sinks by one turn of the query, the rest by the other.
             queries_BHMD = torch.cat((queries_BHMD, sink_queries_BHMD), dim=-1)

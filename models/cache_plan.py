@@ -33,7 +33,7 @@ class LayerLimits:
 
     Attributes:
         window: keys a query sees, itself included, sinks apart; None sees everything.
-        sinks: first tokens that stay visible for ever; 0 unless the layer is bounded though trained on everything.
+        sinks: first tokens that stay visible for ever; 0 unless the layer is bounded to less than it was trained on.
         grows: whether every token is kept. If not, the layer has `window + sinks` slots.
     """
 
@@ -50,8 +50,10 @@ class LayerLimits:
 def layer_limits(config: ModelConfig, policy: CachePolicy, window: int, sinks: int) -> tuple[LayerLimits, ...]:
     """Limits of every layer under a policy; the bytes they cost are `models.sizing.kv_bytes`.
 
-    A sliding layer never looks further than it was trained to. Bounding a full layer is an approximation, and what
-    sinks are for.
+    A sliding layer never looks further than it was trained to, and has seen texts without their beginning: with room
+    for its trained window it needs no sinks. Bounding a full layer, or a sliding one further than it was trained to be,
+    is an approximation, and what sinks are for. (Gemma 3 270M, trained window 512, cut to 128 over 1,500 tokens: mean
+    loss past the window 3.97 with 4 sinks on the sliding layers, 4.10 without, 3.87 uncut.)
     """
     return tuple(_limits_of(layer.trained_window, policy, window, sinks) for layer in config.layers)
 
@@ -59,9 +61,9 @@ def layer_limits(config: ModelConfig, policy: CachePolicy, window: int, sinks: i
 def _limits_of(trained_window: int | None, policy: CachePolicy, window: int, sinks: int) -> LayerLimits:
     if policy is CachePolicy.FULL or (policy is CachePolicy.AS_TRAINED and trained_window is None):
         return LayerLimits(window=trained_window, grows=True)
-    if trained_window is None:
-        return LayerLimits(window=window, sinks=sinks)
-    return LayerLimits(window=min(window, trained_window))
+    if trained_window is not None and trained_window <= sinks + window:
+        return LayerLimits(window=trained_window)
+    return LayerLimits(window=window, sinks=sinks)
 
 
 def slots_of(indices: Tensor, limits: LayerLimits) -> Tensor:
@@ -117,6 +119,7 @@ class DecodePlan:
         mask_B11K: which of them a row may see; None if all.
         num_sinks: leading slots met at `sink_queries_BT`; 0 where queries meet them at their own position.
         sink_queries_BT: in-cache index of each query, for the sinks.
+        fills_sinks: whether a row may write one of its sinks.
     """
 
     slots_B: Tensor
@@ -124,6 +127,7 @@ class DecodePlan:
     mask_B11K: Tensor | None = None
     num_sinks: int = 0
     sink_queries_BT: Tensor | None = None
+    fills_sinks: bool = False
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,7 @@ class ChunkPlan:
         kept_rows_N, kept_tokens_N, kept_slots_N: token `kept_tokens_N[i]` of row `kept_rows_N[i]` goes to that slot.
         is_sink_B1K1: which keys are sinks; None where queries meet them at their own position.
         sink_queries_BT: in-cache index of each query, for the sinks.
+        new_sinks_B1T1: which tokens of the chunk are sinks; None if none is.
     """
 
     columns: slice
@@ -145,6 +150,7 @@ class ChunkPlan:
     kept_slots_N: Tensor
     is_sink_B1K1: Tensor | None = None
     sink_queries_BT: Tensor | None = None
+    new_sinks_B1T1: Tensor | None = None
 
 
 Plan = Union[DecodePlan, ChunkPlan]  # noqa: UP007
@@ -177,6 +183,7 @@ def plan_decode(
         mask_B11K=None if all_visible else _decode_mask(limits, lengths_B, columns),
         num_sinks=limits.sinks if splits else 0,
         sink_queries_BT=_in_cache(lengths_B.unsqueeze(1), limits) if splits else None,
+        fills_sinks=limits.sinks > 0 and not is_full and (static or shortest < limits.sinks),
     )
 
 
@@ -200,6 +207,7 @@ def plan_chunk(
     keys_BK = torch.cat((stored_BK, chunk_BT), dim=1)
     mask_BMK = is_visible(chunk_BT, keys_BK, limits).repeat(1, group, 1)
     splits = limits.sinks > 0 and limits.slots is not None and max(lengths) + num_tokens > limits.slots
+    is_sink_BT = chunk_BT < limits.sinks
     rows_N, tokens_N = _kept(chunk_BT, limits).nonzero(as_tuple=True)
     return ChunkPlan(
         columns=columns,
@@ -209,6 +217,7 @@ def plan_chunk(
         kept_slots_N=slots_of(chunk_BT, limits)[rows_N, tokens_N].to(device),
         is_sink_B1K1=(keys_BK < limits.sinks)[:, None, :, None].to(device) if splits else None,
         sink_queries_BT=_in_cache(chunk_BT, limits).to(device) if splits else None,
+        new_sinks_B1T1=is_sink_BT[:, None, :, None].to(device) if is_sink_BT.any() else None,
     )
 
 

@@ -19,7 +19,7 @@ from models.attention import Attention, Turn
 from models.cache_plan import Plan
 from models.config import LayerConfig, ModelConfig
 from models.feed_forward import FeedForward
-from models.layer_cache import LayerCache
+from models.layer_cache import LayerStorage
 from models.linear_factory import LinearFactory
 from models.moe import MixtureOfExperts
 from models.norms import Norm
@@ -178,7 +178,7 @@ class DecoderLayer(nn.Module):
         self._parallel = config.parallel_block
         self._scale = config.residual_scale
 
-    def forward(self, hidden_BTE: Tensor, cache: LayerCache, plan: Plan, turn: Turn) -> Tensor:
+    def forward(self, hidden_BTE: Tensor, cache: LayerStorage, plan: Plan, turn: Turn) -> Tensor:
         inputs_BTE = _normed(hidden_BTE, self.attn_norm)
         attended_BTE = self._scaled(_normed(self.attn(inputs_BTE, cache, plan, turn), self.attn_post_norm))
         if self._parallel:

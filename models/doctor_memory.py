@@ -59,7 +59,7 @@ def check_allocations(subject: Subject) -> Finding:
     for _ in range(_STABLE_STEPS):
         largest = max(largest, _largest_allocation(subject, cache))
     num_moved = len(addresses - addresses_of(cache))
-    smallest_copy = min((layer.keys_BHSD.nbytes for layer in cache.layers if layer.limits.slots), default=None)
+    smallest_copy = min((layer.tensors[0].nbytes for layer in cache.layers if layer.limits.slots), default=None)
     evidence = f"Over {_STABLE_STEPS} steps {num_moved} of {len(addresses)} buffers moved; the largest allocation was "
     evidence += f"{largest:,} bytes" + (f", the smallest key buffer has {smallest_copy:,}." if smallest_copy else ".")
     fault: Fault | None = None

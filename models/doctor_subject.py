@@ -34,17 +34,14 @@ class Subject:
     @property
     def limits(self) -> list[LayerLimits]:
         """How far each layer should look and what it should keep: stated here anew, not asked of the cache."""
-        found = []
+        found, window, sinks = [], self.skeleton.window, self.skeleton.sinks
         for layer in self.config.layers:
-            grows = self.policy is CachePolicy.FULL or (
-                self.policy is CachePolicy.AS_TRAINED and layer.trained_window is None
-            )
-            if layer.trained_window is None:
-                bounded = LayerLimits(self.skeleton.window, self.skeleton.sinks)
-                found.append(LayerLimits(None, grows=True) if grows else bounded)
+            trained = layer.trained_window
+            grows = self.policy is CachePolicy.FULL or (self.policy is CachePolicy.AS_TRAINED and trained is None)
+            if grows or (trained is not None and trained <= window + sinks):
+                found.append(LayerLimits(trained, grows=grows))
             else:
-                window = layer.trained_window if grows else min(layer.trained_window, self.skeleton.window)
-                found.append(LayerLimits(window, grows=grows))
+                found.append(LayerLimits(window, sinks))
         return found
 
     @property

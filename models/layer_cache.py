@@ -1,9 +1,13 @@
-"""Storage of the keys and values of one layer, and nothing else.
+"""Storage of the keys and values of one layer, and nothing else: what is asked of it, and the plain way to do it.
+
+`models.coded_cache` is the other way, in 8 bits.
 
 Shape letters: B rows of the batch, H key/value heads, S slots, T tokens of a chunk, D head_dim.
 """
 
 from __future__ import annotations
+
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -11,13 +15,72 @@ from torch import Tensor
 from models.cache_plan import ChunkPlan, DecodePlan, LayerLimits
 
 
-class LayerCache:
-    """Storage of one layer: keys and values [B, H, S, D], and nothing else.
+class LayerStorage(Protocol):
+    """What `models.attention` and `models.ring_cache` need of a layer.
 
     Attributes:
         limits: how far the layer looks and how much it keeps.
         kind: index into `KVCache.kinds`; layers of one kind share a plan.
     """
+
+    limits: LayerLimits
+    kind: int
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of what is read and written."""
+        ...
+
+    @property
+    def num_slots(self) -> int: ...
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All that is stored, slots in the third place; what takes most of the bytes of the keys comes first."""
+        ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def held_nbytes(self, length: int) -> int:
+        """Bytes of the slots that hold a token in a row of that length."""
+        ...
+
+    def read(self, columns: slice) -> tuple[Tensor, Tensor]:
+        """Keys and values in some slots."""
+        ...
+
+    def read_with(self, plan: ChunkPlan, keys_BHTD: Tensor, values_BHTD: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values in the slots of `plan`, then those of the chunk as they will be read once stored."""
+        ...
+
+    def write_token(self, plan: DecodePlan, keys_BH1D: Tensor, values_BH1D: Tensor) -> None:
+        """Store one token a row."""
+        ...
+
+    def write_chunk(self, plan: ChunkPlan, keys_BHTD: Tensor, values_BHTD: Tensor) -> None:
+        """Store the tokens that stay visible."""
+        ...
+
+    def resize(self, num_slots: int, fill: float) -> None:
+        """Move to storage of another size, keeping what fits."""
+        ...
+
+    def clear(self, fill: float) -> None:
+        """Make every slot an empty one."""
+        ...
+
+    def state(self, rows: slice, num_tokens: int) -> tuple[Tensor, ...]:
+        """Views of all that rows of up to that many tokens hold, for `load`."""
+        ...
+
+    def load(self, state: tuple[Tensor, ...], fill: float, rows: slice) -> None:
+        """Overwrite rows in place: the given slots, and emptiness in those behind them."""
+        ...
+
+
+class LayerCache:
+    """Plain storage: keys and values [B, H, S, D]; see `LayerStorage`."""
 
     def __init__(self, limits: LayerLimits, kind: int, keys_BHSD: Tensor, values_BHSD: Tensor) -> None:
         self.limits = limits
@@ -34,15 +97,25 @@ class LayerCache:
         return self.keys_BHSD.shape[2]
 
     @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        return self.keys_BHSD, self.values_BHSD
+
+    @property
     def nbytes(self) -> int:
         return self.keys_BHSD.nbytes + self.values_BHSD.nbytes
+
+    def held_nbytes(self, length: int) -> int:
+        return sum(tensor.nbytes for tensor in self.state(slice(0, 1), length))
 
     def read(self, columns: slice) -> tuple[Tensor, Tensor]:
         """Views of the keys and values in some slots."""
         return self.keys_BHSD[:, :, columns], self.values_BHSD[:, :, columns]
 
+    def read_with(self, plan: ChunkPlan, keys_BHTD: Tensor, values_BHTD: Tensor) -> tuple[Tensor, Tensor]:
+        stored_keys, stored_values = self.read(plan.columns)
+        return torch.cat((stored_keys, keys_BHTD), dim=2), torch.cat((stored_values, values_BHTD), dim=2)
+
     def write_token(self, plan: DecodePlan, keys_BH1D: Tensor, values_BH1D: Tensor) -> None:
-        """Store one token a row."""
         slots_B = plan.slots_B
         if len(slots_B) == 1:  # a third of the time of the general case, on CPU
             self.keys_BHSD.index_copy_(2, slots_B, keys_BH1D)
@@ -59,19 +132,25 @@ class LayerCache:
         self.values_BHSD[rows_N, :, slots_N] = values_BHTD[rows_N, :, tokens_N]
 
     def resize(self, num_slots: int, fill: float) -> None:
-        """Move to storage of another size, keeping what fits."""
-        self.keys_BHSD = _resized(self.keys_BHSD, num_slots, fill)
-        self.values_BHSD = _resized(self.values_BHSD, num_slots, fill)
+        self.keys_BHSD = resized(self.keys_BHSD, num_slots, fill)
+        self.values_BHSD = resized(self.values_BHSD, num_slots, fill)
 
-    def load(self, keys_BHSD: Tensor, values_BHSD: Tensor, fill: float, rows: slice) -> None:
-        """Overwrite rows in place: the given slots, and emptiness in those behind them."""
-        num_filled = keys_BHSD.shape[2]
-        for storage_BHSD, given_BHSD in ((self.keys_BHSD, keys_BHSD), (self.values_BHSD, values_BHSD)):
+    def clear(self, fill: float) -> None:
+        self.keys_BHSD.fill_(fill)
+        self.values_BHSD.fill_(fill)
+
+    def state(self, rows: slice, num_tokens: int) -> tuple[Tensor, ...]:
+        return self.keys_BHSD[rows, :, :num_tokens], self.values_BHSD[rows, :, :num_tokens]
+
+    def load(self, state: tuple[Tensor, ...], fill: float, rows: slice) -> None:
+        for storage_BHSD, given_BHSD in zip(self.tensors, state, strict=True):
+            num_filled = given_BHSD.shape[2]
             storage_BHSD[rows, :, :num_filled] = given_BHSD
             storage_BHSD[rows, :, num_filled:] = fill
 
 
-def _resized(old_BHSD: Tensor, num_slots: int, fill: float) -> Tensor:
+def resized(old_BHSD: Tensor, num_slots: int, fill: float) -> Tensor:
+    """Return a copy with another number of slots."""
     batch_size, num_heads, num_old, head_dim = old_BHSD.shape
     new_BHSD = old_BHSD.new_full((batch_size, num_heads, num_slots, head_dim), fill)
     num_kept = min(num_slots, num_old)

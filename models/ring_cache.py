@@ -14,10 +14,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from backends.requests import CachePolicy
+from backends.requests import CachePolicy, KVType
 from models.cache_plan import LayerLimits, Plan, layer_limits, plan_chunk, plan_decode
+from models.coded_cache import CodedLayerCache
 from models.config import ModelConfig
-from models.layer_cache import LayerCache
+from models.layer_cache import LayerCache, LayerStorage
 
 GROWTH_BLOCK_SLOTS = 1024
 
@@ -29,18 +30,18 @@ class CacheSnapshot:
     Attributes:
         lengths: tokens fed, one a row.
         first_position: of the first of them.
-        layers: keys and values of every slot then filled, one pair a layer.
+        layers: every slot then filled, as each layer's `state`.
         frequencies: as of the cache; None for those it has.
     """
 
     lengths: tuple[int, ...]
     first_position: int
-    layers: tuple[tuple[Tensor, Tensor], ...]
+    layers: tuple[tuple[Tensor, ...], ...]
     frequencies: tuple[bool, ...] | None = None
 
     @property
     def nbytes(self) -> int:
-        return sum(keys.nbytes + values.nbytes for keys, values in self.layers)
+        return sum(tensor.nbytes for layer in self.layers for tensor in layer)
 
 
 class KVCache:
@@ -57,6 +58,7 @@ class KVCache:
         first_position: rotary position of the first token fed.
         planned_length: tokens that will surely be fed (a whole prompt, before its first chunk). Only rotary kinds whose
             frequencies depend on the length of the text ask for it.
+        kv_type: "int8" or "fp8" codes everything but the sinks (see `models.kv_codes`); "auto" keeps `dtype`.
 
     Attributes:
         kinds: the distinct limits among the layers; one plan each serves a whole call.
@@ -83,6 +85,7 @@ class KVCache:
         fill: float = 0.0,
         first_position: int = 0,
         planned_length: int = 0,
+        kv_type: KVType = "auto",
     ) -> None:
         for name, value, least in (("window", window, 1), ("sinks", sinks, 0), ("batch size", batch_size, 1)):
             if value < least:
@@ -98,13 +101,14 @@ class KVCache:
         self._group = config.num_heads // config.num_kv_heads
         self._fill = fill
 
-        def storage(limit: LayerLimits) -> Tensor:
-            shape = (batch_size, config.num_kv_heads, limit.slots or 0, config.head_dim)
-            return torch.full(shape, fill, dtype=dtype, device=device)
+        def layer(limit: LayerLimits) -> LayerStorage:
+            shape, kind = (batch_size, config.num_kv_heads, limit.slots or 0, config.head_dim), self.kinds.index(limit)
+            if kv_type != "auto":
+                return CodedLayerCache(limit, kind, kv_type, shape, dtype, device, fill)
+            keys, values = (torch.full(shape, fill, dtype=dtype, device=device) for _ in ("keys", "values"))
+            return LayerCache(limit, kind, keys, values)
 
-        self.layers = tuple(
-            LayerCache(limit, self.kinds.index(limit), storage(limit), storage(limit)) for limit in limits
-        )
+        self.layers = tuple(layer(limit) for limit in limits)
 
     @property
     def positions(self) -> list[int]:
@@ -130,11 +134,7 @@ class KVCache:
     @property
     def held_nbytes(self) -> int:
         """Bytes of the slots that hold a token now, over all rows."""
-        return sum(
-            min(length, layer.num_slots) * (layer.nbytes // max(layer.num_slots * len(self.lengths), 1))
-            for layer in self.layers
-            for length in self.lengths
-        )
+        return sum(layer.held_nbytes(length) for layer in self.layers for length in self.lengths)
 
     @property
     def device(self) -> torch.device:
@@ -198,8 +198,7 @@ class KVCache:
             if layer.limits.slots is None:
                 layer.resize(0, self._fill)
             else:  # not for tidiness: a zero weight times an old infinity would be NaN
-                layer.keys_BHSD.fill_(self._fill)
-                layer.values_BHSD.fill_(self._fill)
+                layer.clear(self._fill)
         self.generation += any(kind.slots is None for kind in self.kinds)
 
     @torch.inference_mode()
@@ -207,10 +206,8 @@ class KVCache:
         """Copy every filled slot, to `device` if given; of one row if given."""
         rows = slice(None) if row is None else slice(row, row + 1)
         lengths = tuple(self.lengths[rows])
-        slots = slice(0, max(lengths))
         layers = tuple(
-            (_copy(layer.keys_BHSD[rows, :, slots], device), _copy(layer.values_BHSD[rows, :, slots], device))
-            for layer in self.layers
+            tuple(_copy(tensor, device) for tensor in layer.state(rows, max(lengths))) for layer in self.layers
         )
         return CacheSnapshot(lengths, self.first_position, layers, self.frequencies)
 
@@ -227,8 +224,8 @@ class KVCache:
         self._set_lengths(list(snapshot.lengths), snapshot.first_position)
         self.planned_length = 0
         self.use_frequencies(self.frequencies if snapshot.frequencies is None else snapshot.frequencies)
-        for layer, (keys_BHSD, values_BHSD) in zip(self.layers, snapshot.layers, strict=True):
-            layer.load(keys_BHSD, values_BHSD, self._fill, slice(None))
+        for layer, state in zip(self.layers, snapshot.layers, strict=True):
+            layer.load(state, self._fill, slice(None))
 
     def rewind(self, length: int) -> None:
         """Forget all but the first `length` tokens of the row; slot and index are one until a ring wraps.
@@ -238,7 +235,7 @@ class KVCache:
         """
         if len(self.lengths) != 1 or self.has_overwritten:
             raise ValueError(f"a cache of {self.lengths} tokens cannot go back to {length}; restore a snapshot")
-        layers = tuple((layer.keys_BHSD[:, :, :length], layer.values_BHSD[:, :, :length]) for layer in self.layers)
+        layers = tuple(layer.state(slice(None), length) for layer in self.layers)
         self.restore(CacheSnapshot((length,), self.first_position, layers, self.frequencies))
 
     @torch.inference_mode()
@@ -257,8 +254,8 @@ class KVCache:
         self.reserve(snapshot.lengths[0])
         self.lengths[row] = snapshot.lengths[0]
         self._set_lengths(self.lengths, self.first_position)
-        for layer, (keys_BHSD, values_BHSD) in zip(self.layers, snapshot.layers, strict=True):
-            layer.load(keys_BHSD, values_BHSD, self._fill, slice(row, row + 1))
+        for layer, state in zip(self.layers, snapshot.layers, strict=True):
+            layer.load(state, self._fill, slice(row, row + 1))
 
     def _num_slots(self, kind: LayerLimits) -> int:
         return next(layer.num_slots for layer in self.layers if layer.limits == kind)

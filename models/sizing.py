@@ -2,6 +2,10 @@
 
 Plain arithmetic on a `ModelConfig`; nothing is loaded and nothing measured. The ring cache allocates exactly these
 bytes, and the tests hold it to that.
+
+A token's key and value in one layer take 2 * kv_heads * head_dim numbers. Kept plain, each has the bytes of the
+activations. In int8 or fp8 each has one byte, and every head of every key and value a scale of two more:
+2 * kv_heads * (head_dim + 2); sinks stay plain.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from backends.requests import CachePolicy, LoadRequest
+from backends.requests import CachePolicy, KVType, LoadRequest
 from models.backend_support import slides_in_llamacpp
 from models.config import ModelConfig
 from models.estimate_warnings import warnings_for
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
 
 COMPARED_TOKENS = (10_000, 100_000, 1_000_000)
 """Lengths at which the page says what a cache without a ring would take."""
+_SCALE_BYTES = 2  # bfloat16
+_Q8_0_ELEMENTS, _Q8_0_BYTES = 32, 34  # of a block in llama.cpp
 _PLAIN_ENCODINGS = frozenset({"F64", "F32", "BF16", "F16"})
 _HAS_INT8_KERNELS = platform.machine().lower() in ("x86_64", "amd64")
 _LLAMACPP_CELLS_STEP = 256  # llama.cpp rounds caches up to this
@@ -31,40 +37,57 @@ _LLAMACPP_LEAST_DISCARD_TOKENS = 64
 def layer_slots(config: ModelConfig, policy: CachePolicy, window: int, sinks: int, tokens: int) -> tuple[int, ...]:
     """Return the slots each layer has set aside after `tokens` tokens.
 
-    A bounded layer has all of its slots from the start: min(trained window, W) where it slides, S + W where it was
-    trained on everything. A growing layer has one a token.
+    A bounded layer has all of its slots from the start: S + W, but of a sliding layer no more than its trained window.
+    A growing layer has one a token.
 
     Example: a sliding layer (512) and a full one, W = 1,024, S = 4, after 5,000 tokens: (512, 1028) under "ring",
     (512, 5000) under "as trained", (5000, 5000) under "full".
     """
-    return tuple(_slots(layer.trained_window, policy, window, sinks, tokens) for layer in config.layers)
+    return tuple(_slots(layer.trained_window, policy, window, sinks, tokens)[0] for layer in config.layers)
 
 
 def kv_bytes(
-    config: ModelConfig, policy: CachePolicy, window: int, sinks: int, tokens: int, bytes_per_element: int
+    config: ModelConfig,
+    policy: CachePolicy,
+    window: int,
+    sinks: int,
+    tokens: int,
+    bytes_per_element: int,
+    kv_type: KVType = "auto",
 ) -> int:
     """Return the bytes of keys and values set aside after `tokens` tokens, for one sequence.
 
-    2 * kv_heads * head_dim * bytes per element, for every slot of every layer.
+    Args:
+        bytes_per_element: of what is kept plain: everything, or with codes the sinks.
     """
-    return sum(layer_slots(config, policy, window, sinks, tokens)) * _slot_bytes(config, bytes_per_element)
+    coded, plain = _token_bytes(config, bytes_per_element, kv_type), _token_bytes(config, bytes_per_element)
+    each = (_slots(layer.trained_window, policy, window, sinks, tokens) for layer in config.layers)
+    return sum(pinned * plain + (slots - pinned) * coded for slots, pinned in each)
 
 
 def kv_held_bytes(
-    config: ModelConfig, policy: CachePolicy, window: int, sinks: int, tokens: int, bytes_per_element: int
+    config: ModelConfig,
+    policy: CachePolicy,
+    window: int,
+    sinks: int,
+    tokens: int,
+    bytes_per_element: int,
+    kv_type: KVType = "auto",
 ) -> int:
     """Return the bytes of the slots that hold a token: less than `kv_bytes` while the rings are filling."""
-    slots = layer_slots(config, policy, window, sinks, tokens)
-    return sum(min(count, tokens) for count in slots) * _slot_bytes(config, bytes_per_element)
+    coded, plain = _token_bytes(config, bytes_per_element, kv_type), _token_bytes(config, bytes_per_element)
+    each = (_slots(layer.trained_window, policy, window, sinks, tokens) for layer in config.layers)
+    held = ((min(slots, tokens), min(pinned, tokens)) for slots, pinned in each)
+    return sum(pinned * plain + (slots - pinned) * coded for slots, pinned in held)
 
 
-def kv_bytes_per_token(config: ModelConfig, bytes_per_element: int) -> int:
+def kv_bytes_per_token(config: ModelConfig, bytes_per_element: int, kv_type: KVType = "auto") -> int:
     """Return what one token adds to a cache that keeps everything."""
-    return len(config.layers) * _slot_bytes(config, bytes_per_element)
+    return len(config.layers) * _token_bytes(config, bytes_per_element, kv_type)
 
 
 def kv_element_bytes(request: LoadRequest, on_gpu: bool, encodings: Collection[str] = ()) -> int:
-    """Return the bytes of one stored key or value number: 16 bits in llama.cpp, elsewhere as the activations.
+    """Return the bytes of one key or value number kept plain: 16 bits in llama.cpp, elsewhere as the activations.
 
     Args:
         encodings: element types of the weights in the file; none given counts as a quantised file.
@@ -158,12 +181,13 @@ def estimate(
     policy_bytes: dict[int, int] = {}
     settled_bytes = outgrows = None
     if config is not None:
+        per_token = request_bytes_per_token(config, request, element_bytes)
         settled_bytes = policy_kv_bytes(config, request, request.growing_context_tokens, element_bytes)
         for tokens in COMPARED_TOKENS:
-            full_bytes[tokens] = kv_bytes_per_token(config, element_bytes) * tokens
+            full_bytes[tokens] = per_token * tokens
             policy_bytes[tokens] = policy_kv_bytes(config, request, tokens, element_bytes)
         if free_bytes is not None:
-            outgrows = max(0, free_bytes - weights_bytes) // kv_bytes_per_token(config, element_bytes) + 1
+            outgrows = max(0, free_bytes - weights_bytes) // per_token + 1
     needed = weights_bytes + (settled_bytes or 0)
     fits = None if free_bytes is None else needed <= free_bytes
     sentences = warnings_for(config, request, needed, None if fits else free_bytes, has_chat_template)
@@ -173,8 +197,18 @@ def estimate(
 def policy_kv_bytes(config: ModelConfig, request: LoadRequest, tokens: int, element_bytes: int) -> int:
     """Return the bytes of keys and values a backend sets aside for `tokens` tokens under the request's policy."""
     if request.backend == "llamacpp":
-        return _llamacpp_cells(config, request, tokens) * _slot_bytes(config, element_bytes)
-    return kv_bytes(config, request.policy, request.window, resolved_sinks(request), tokens, element_bytes)
+        per_cell = request_bytes_per_token(config, request, element_bytes) // len(config.layers)
+        return _llamacpp_cells(config, request, tokens) * per_cell
+    sinks = resolved_sinks(request)
+    return kv_bytes(config, request.policy, request.window, sinks, tokens, element_bytes, request.kv_type)
+
+
+def request_bytes_per_token(config: ModelConfig, request: LoadRequest, element_bytes: int) -> int:
+    """Return what one token adds to a cache that keeps everything in the request's backend, coded as it asks."""
+    if request.backend == "llamacpp" and request.kv_type != "auto":
+        elements = 2 * config.num_kv_heads * config.head_dim
+        return len(config.layers) * (elements * _Q8_0_BYTES // _Q8_0_ELEMENTS)
+    return kv_bytes_per_token(config, element_bytes, request.kv_type)
 
 
 def resolved_sinks(request: LoadRequest) -> int:
@@ -182,15 +216,20 @@ def resolved_sinks(request: LoadRequest) -> int:
     return 4 if request.sinks is None else request.sinks
 
 
-def _slots(trained_window: int | None, policy: CachePolicy, window: int, sinks: int, tokens: int) -> int:
+def _slots(trained_window: int | None, policy: CachePolicy, window: int, sinks: int, tokens: int) -> tuple[int, int]:
+    """Return the slots of a layer after `tokens` tokens, and how many of them are sinks."""
     if policy is CachePolicy.FULL or (policy is CachePolicy.AS_TRAINED and trained_window is None):
-        return tokens
-    return window + sinks if trained_window is None else min(window, trained_window)
+        return tokens, 0
+    if trained_window is not None and trained_window <= sinks + window:
+        return trained_window, 0
+    return sinks + window, sinks
 
 
-def _slot_bytes(config: ModelConfig, bytes_per_element: int) -> int:
+def _token_bytes(config: ModelConfig, bytes_per_element: int, kv_type: KVType = "auto") -> int:
     """Bytes of one token's key and value in one layer."""
-    return 2 * config.num_kv_heads * config.head_dim * bytes_per_element
+    if kv_type == "auto":
+        return 2 * config.num_kv_heads * config.head_dim * bytes_per_element
+    return 2 * config.num_kv_heads * (config.head_dim + _SCALE_BYTES)
 
 
 def _llamacpp_cells(config: ModelConfig, request: LoadRequest, tokens: int) -> int:

@@ -13,6 +13,7 @@ from models.cache_plan import LayerLimits, indices_in, is_visible, layer_limits,
 from models.config import LayerConfig, ModelConfig
 from models.ring_cache import GROWTH_BLOCK_SLOTS, KVCache
 from models.sizing import kv_bytes, kv_held_bytes, layer_slots
+from tests.models.reference_attention import reference_logits
 from tests.models.tiny_models import WINDOW, TinyModel, pieces, random_ids, tiny_model
 
 LIMITS = [LayerLimits(window=4), LayerLimits(window=4, sinks=1), LayerLimits(window=3, sinks=5), LayerLimits(window=1)]
@@ -32,12 +33,12 @@ def feed(tiny: TinyModel, cache: KVCache, ids_BT: Tensor, chunk: int = 1) -> Ten
 
 def storage_bytes(cache: KVCache) -> int:
     """Bytes the storages really take, whatever views say."""
-    tensors = [tensor for layer in cache.layers for tensor in (layer.keys_BHSD, layer.values_BHSD)]
+    tensors = [tensor for layer in cache.layers for tensor in layer.tensors]
     return sum({tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}.values())
 
 
 def addresses(cache: KVCache) -> list[int]:
-    return [tensor.data_ptr() for layer in cache.layers for tensor in (layer.keys_BHSD, layer.values_BHSD)]
+    return [tensor.data_ptr() for layer in cache.layers for tensor in layer.tensors]
 
 
 # Slots
@@ -120,6 +121,16 @@ def test_sinks_longer_than_the_prompt_or_the_window_are_right_too() -> None:
         cache = cache_of(tiny, window=2, sinks=30)
         actual = torch.cat([feed(tiny, cache, piece, piece.shape[1]) for piece in pieces(ids, chunks)], dim=1)[0, -1]
         assert torch.allclose(actual, expected, atol=2e-5)
+
+
+@pytest.mark.parametrize("family", ["mistral", "gemma3_text", "cohere2", "gpt_oss", "ministral3", "phi3"])
+def test_sliding_layers_cut_below_their_trained_window_see_sinks_at_in_cache_positions(family: str) -> None:
+    tiny, ids = tiny_model(family).in_float64(), random_ids(40)
+    arguments: dict[str, Any] = {"window": WINDOW - 4, "sinks": 2, "dtype": torch.float64}
+    expected = reference_logits(tiny.decoder, ids, cache_of(tiny, **arguments))
+    assert cache_of(tiny, **arguments).layers[0].limits == LayerLimits(window=WINDOW - 4, sinks=2)
+    for chunk in (1, 3, WINDOW, 40):
+        assert (feed(tiny, cache_of(tiny, **arguments), ids, chunk) - expected).abs().max() < 1e-6
 
 
 # Bytes and addresses
@@ -279,7 +290,8 @@ def test_nan_in_a_foreign_row_never_shows(chunk: int) -> None:
     tiny = tiny_model(HYBRID)
     together, solos = rows_of_lengths(tiny, [10, 3], CachePolicy.RING)
     for layer in together.layers:
-        layer.keys_BHSD[1], layer.values_BHSD[1] = torch.nan, torch.nan
+        for tensor in layer.tensors:
+            tensor[1] = torch.nan
     ids = random_ids(20, rows=2)
     assert torch.allclose(feed(tiny, together, ids, chunk)[:1], feed(tiny, solos[0], ids[:1], chunk), atol=1e-4)
 

@@ -29,6 +29,7 @@ from models.sizing import (
     kv_element_bytes,
     kv_held_bytes,
     layer_slots,
+    request_bytes_per_token,
 )
 from models.weights import load_decoder
 from tests.models.gguf_files import write_gguf
@@ -56,7 +57,8 @@ def model(*windows: int | None, architecture: str = "gemma3", context_tokens: in
 def test_slots_of_each_policy() -> None:
     config = model(512, None)
     assert layer_slots(config, RING, 1024, 4, 5000) == (512, 1028)
-    assert layer_slots(config, RING, 256, 4, 5000) == (256, 260)
+    assert layer_slots(config, RING, 256, 4, 5000) == (260, 260)  # cut below 512, it gets sinks too
+    assert layer_slots(config, RING, 510, 4, 5000) == (512, 514)  # no more than it was trained with
     assert layer_slots(config, AS_TRAINED, 1024, 4, 5000) == (512, 5000)
     assert layer_slots(config, FULL, 1024, 4, 5000) == (5000, 5000)
 
@@ -66,6 +68,23 @@ def test_bytes_by_hand() -> None:
     gemma = replace(model(*([512] * 15), None, None, None), num_kv_heads=1, head_dim=256)
     assert kv_bytes(gemma, RING, 512, 4, 10**6, 4) == 2 * 256 * 4 * (15 * 512 + 3 * 516)
     assert kv_bytes_per_token(gemma, 2) == 18 * 2 * 256 * 2
+
+
+def test_coded_bytes_by_hand() -> None:
+    """One byte a number and two for each head's scale; sinks plain. llama.cpp's q8_0: 34 bytes for 32 numbers."""
+    gemma = replace(model(*([512] * 15), None, None, None), num_kv_heads=1, head_dim=256)
+    for kv_type in ("int8", "fp8"):
+        assert kv_bytes(gemma, RING, 512, 4, 10**6, 4, kv_type) == 2 * (18 * 512 * 258 + 3 * 4 * 256 * 4)
+        assert kv_bytes_per_token(gemma, 4, kv_type) == 18 * 2 * 258
+    request = LoadRequest("llamacpp", "m", kv_type="int8")
+    assert request_bytes_per_token(gemma, request, 2) == 18 * 2 * 272
+
+
+def test_an_estimate_counts_codes_where_they_are_asked_for() -> None:
+    config = model(512, None)
+    plain, coded = ask(config), ask(config, kv_type="int8")
+    assert coded.kv_bytes == kv_bytes(config, RING, 512, 4, 0, 4, "int8")
+    assert coded.kv_full_bytes[10**6] == kv_bytes_per_token(config, 4, "int8") * 10**6 < plain.kv_full_bytes[10**6] / 3
 
 
 @given(windows=WINDOWS, window=st.integers(1, 5000), sinks=st.integers(0, 64), policy=st.sampled_from(CachePolicy))
