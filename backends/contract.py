@@ -99,6 +99,28 @@ class ScoresText(Protocol):
         ...
 
 
+@runtime_checkable
+class KeepsState(Protocol):
+    """What a backend may offer besides: to keep in a file what it has read, and to take it up after a restart.
+
+    Both are called between two events of a generation, before the first or after the last.
+    """
+
+    def save_state(self, path: str, budget_bytes: int) -> int:
+        """Write what is held now to a new file; return its bytes, 0 if it is beyond the budget or there is nothing."""
+        ...
+
+    def load_state(self, path: str) -> int:
+        """Take what `save_state` wrote as if it had just been read; return its tokens.
+
+        The next request uses it if it begins with those tokens.
+
+        Raises:
+            BadRequestError: the file is damaged, or was written for another model, policy, window or version.
+        """
+        ...
+
+
 class Leaf(Protocol):
     """The module-level function every backend leaf offers."""
 

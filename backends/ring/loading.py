@@ -83,7 +83,8 @@ def load(request: LoadRequest, progress: ReportProgress) -> RingBackend:
         return KVCache(config, request.policy, request.window, sinks, dtype=precision.dtype, device=device)
 
     pins = request.sinks is None
-    return RingBackend(decoder, new_cache, device, pins, prompts, config.eos_token_ids, info)
+    identity = {"model": files.fingerprint(), "keys and values": f"{request.kv_type} {precision.dtype}"}
+    return RingBackend(decoder, new_cache, device, pins, prompts, config.eos_token_ids, info, identity)
 
 
 def _load_through_transformers(request: LoadRequest, files: ModelFiles, progress: ReportProgress) -> RingBackend:

@@ -88,6 +88,10 @@ class CachedText:
         while self.snapshot_bytes > self._budget_bytes:
             del self._moments[0]
 
+    def recall(self, tokens: array[int], snapshot: Snapshot) -> None:
+        """Know of a moment of another cache that was built like this one."""
+        self._moments.append(_Moment(tokens, snapshot))
+
     def _live_prefix(self, wanted: array[int]) -> int:
         """Return how much of the wanted text the cache can serve without a snapshot."""
         shared = common_prefix(self.tokens, wanted)
