@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
 from dataclasses import dataclass
 
 from backends.contract import Backend, ReportProgress
@@ -13,13 +14,18 @@ from backends.requests import LoadRequest
 
 @dataclass(frozen=True)
 class BackendEntry:
-    """A leaf by name: the module to import, the libraries it needs, and how to add them."""
+    """A leaf by name: the module to import, the libraries it needs, and the packages that bring them."""
 
     name: str
     title: str
     module: str
     libraries: tuple[str, ...]
-    install_command: str
+    packages: tuple[str, ...]
+
+    @property
+    def install_command(self) -> str:
+        """Return what adds the libraries to the environment that runs this, wherever it is typed."""
+        return f"{sys.executable} -m pip install {' '.join(self.packages)}" if self.packages else ""
 
     def missing_libraries(self) -> tuple[str, ...]:
         """Return the libraries that cannot be found, without importing any."""
@@ -34,16 +40,16 @@ BACKENDS: dict[str, BackendEntry] = {
             "Ring cache (PyTorch)",
             "backends.ring",
             ("torch", "safetensors", "tokenizers", "gguf"),
-            "pip install -c constraints.txt 'ringside[ring]'",
+            ("torch==2.13.0", "safetensors", "tokenizers", "gguf", "nvidia-ml-py"),
         ),
         BackendEntry(
             "llamacpp",
             "llama.cpp",
             "backends.llamacpp",
             ("llama_cpp",),
-            "pip install llama-cpp-python==0.3.36",
+            ("llama-cpp-python==0.3.36",),
         ),
-        BackendEntry("echo", "Echo (no model)", "backends.echo", (), ""),
+        BackendEntry("echo", "Echo (no model)", "backends.echo", (), ()),
     )
 }
 
@@ -56,12 +62,16 @@ def load(request: LoadRequest, progress: ReportProgress) -> Backend:
     """
     entry = BACKENDS.get(request.backend)
     if entry is None:
-        raise BackendUnavailableError(f"There is no backend {request.backend!r}.", f"Choose one of {', '.join(BACKENDS)}.")
+        raise BackendUnavailableError(
+            f"There is no backend {request.backend!r}.", f"Choose one of {', '.join(BACKENDS)}."
+        )
     if missing := entry.missing_libraries():
         raise BackendUnavailableError(f"{entry.title} needs {', '.join(missing)}.", f"Run: {entry.install_command}")
     try:
         leaf = importlib.import_module(entry.module)
     except (ImportError, OSError, RuntimeError) as error:  # a library that is there and does not load
-        raise BackendUnavailableError(f"{entry.title} does not start: {error}.", f"Run: {entry.install_command}") from error
+        raise BackendUnavailableError(
+            f"{entry.title} does not start: {error}.", f"Run: {entry.install_command}"
+        ) from error
     backend: Backend = leaf.load(request, progress)
     return backend
