@@ -1,4 +1,4 @@
-"""Which backends exist, whether their libraries are here, and the command that adds them. Imports a leaf only to load it."""
+"""Which backends exist, whether their libraries are here, and how to add them. Imports a leaf only to load it."""
 
 from __future__ import annotations
 
