@@ -7,7 +7,7 @@ from dataclasses import replace
 from app.proof.quantities import bytes_text
 from backends.requests import CachePolicy, LoadRequest
 from models.config import ModelConfig
-from models.sizing import kv_bytes_per_token, policy_kv_bytes
+from models.sizing import policy_kv_bytes, request_bytes_per_token
 
 _SMALL_SHARE = 0.1  # of the weights: a cache below it is not worth bounding
 
@@ -16,7 +16,7 @@ def advice(
     config: ModelConfig, request: LoadRequest, weights_bytes: int, element_bytes: int, expected_tokens: int | None
 ) -> tuple[str, ...]:
     """Say when a ring is the wrong choice, with the numbers it rests on."""
-    per_token = kv_bytes_per_token(config, element_bytes)
+    per_token = request_bytes_per_token(config, request, element_bytes)
     ring_bytes = policy_kv_bytes(config, replace(request, policy=CachePolicy.RING), request.window, element_bytes)
     even = -(-ring_bytes // per_token)
     sentences = []

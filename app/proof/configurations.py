@@ -12,9 +12,13 @@ from backends.requests import CachePolicy, LoadRequest
 MIN_CONFIGURATIONS, MAX_CONFIGURATIONS = 2, 4
 
 _NUMBERS = ("window", "sinks", "growing_context_tokens", "num_threads")
-_WORDS = ("backend", "device", "precision")
+_WORDS = ("backend", "device", "precision", "kv_type")
 _ENGINES = {"ring": "PyTorch", "llamacpp": "llama.cpp"}  # "ring" is also a policy
-_CHOICES = {"device": ("auto", "cpu", "cuda"), "precision": ("auto", "float32", "bfloat16", "float16", "int8")}
+_CHOICES = {
+    "device": ("auto", "cpu", "cuda"),
+    "precision": ("auto", "float32", "bfloat16", "float16", "int8"),
+    "kv_type": ("auto", "int8", "fp8"),
+}
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,8 @@ def label_of(load: LoadRequest) -> str:
         words.append("S=prompt" if load.sinks is None else f"S={load.sinks}")
     if load.precision != "auto":
         words.append(load.precision)
+    if load.kv_type != "auto":
+        words.append(f"KV {load.kv_type}")
     return " ".join(words + [f"{key}={value}" for key, value in load.options.items()])
 
 

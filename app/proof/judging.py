@@ -109,6 +109,7 @@ def judge_exactness(load: LoadRequest, findings: Sequence[Finding]) -> Verdict:
             "unsure",
             f"The {load.backend} backend cannot be looked into; its losses by depth (last check) speak for it.",
         )
+    evidence = ("Probed on the model's own heads, windows and rotary settings, scaled down in proportion.", *evidence)
     return Verdict("exact", "good", "Each token sees exactly its window, at the right distances.", evidence)
 
 
