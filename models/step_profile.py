@@ -9,7 +9,8 @@ import torch
 from torch.autograd.profiler_util import FunctionEventAvg
 from torch.profiler import ProfilerActivity, profile
 
-PARTS = ("weights", "attention", "copies", "sampling", "norms and other arithmetic", "outside PyTorch")
+_REST = "norms and other arithmetic"
+PARTS = ("weights", "attention", "copies", "sampling", _REST, "outside PyTorch")
 
 _WORDS = {
     "attention": ("attention", "bmm", "softmax", "aten::baddbmm"),
@@ -32,7 +33,7 @@ _WORDS = {
 
 def part_of(operator: str) -> str:
     """Return which of `PARTS` an operator belongs to, from its name ("aten::index_copy_" is a copy)."""
-    return next((part for part, words in _WORDS.items() if any(word in operator for word in words)), "norms and other arithmetic")
+    return next((part for part, words in _WORDS.items() if any(word in operator for word in words)), _REST)
 
 
 def seconds_by_part(step: Callable[[], object], num_steps: int) -> dict[str, float]:
