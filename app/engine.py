@@ -238,7 +238,7 @@ class Engine:
             self._number += 1
             self._status = replace(self._status, state="generating")
             job.run.start(model)
-            worker.send(Generate(self._number, request, job.steering))
+            worker.send(Generate(self._number, request, job.steering, job.state))
         job.keeper.started(job.run, model)
         try:
             return self._follow(worker, job)

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from app.limits import Limits
 from app.runs import Ending, Run
+from app.saved_states import StatePlan
 from app.steering import Steering
 from backends.contract import LoadedModel
 from backends.requests import GenerationRequest, LoadRequest
@@ -47,6 +48,7 @@ class Job:
         make_request: called when the job's turn comes, so that a message queued behind another sees its reply.
         limits: what ends the reply besides the model and its request.
         steering: notes given on the way; None for none.
+        state: where the backend's state is kept between runs; None keeps none.
     """
 
     run: Run
@@ -55,3 +57,4 @@ class Job:
     keeper: Keeper
     limits: Limits = field(default_factory=Limits)
     steering: Steering | None = None
+    state: StatePlan | None = None

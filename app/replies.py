@@ -16,6 +16,7 @@ from app.metrics import MetricsRecord
 from app.prompts import document_messages, prompt_messages
 from app.reply_keeper import ReplyKeeper, status_after
 from app.runs import Run
+from app.saved_states import SavedStates
 from app.steering import Steering
 from app.store import Store, StoredMessage
 from backends.draws import fresh_seed
@@ -31,6 +32,7 @@ class Replies:
     Args:
         settings_of: the settings of a chat.
         before_writing: called before a reply begins or goes on.
+        states: where states of backends are kept between runs; None keeps none.
 
     Attributes:
         lock: held over every change that must not meet another one.
@@ -43,6 +45,7 @@ class Replies:
         engine: Engine,
         settings_of: Callable[[int], ChatSettings],
         before_writing: Callable[[], None] = lambda: None,
+        states: SavedStates | None = None,
     ) -> None:
         self.lock = threading.RLock()
         self.num_edits: dict[int, int] = {}
@@ -50,6 +53,7 @@ class Replies:
         self._engine = engine
         self._settings_of = settings_of
         self._before_writing = before_writing
+        self._states = states
         self._runs: OrderedDict[str, Run] = OrderedDict()
         self._keepers: list[ReplyKeeper] = []
 
@@ -159,7 +163,8 @@ class Replies:
             self._forget_old_runs()
         make_request = self._request_maker(settings, run)
         limits, steering = Limits(settings.max_minutes, settings.on_loop), _steering(settings, earlier)
-        self._engine.submit(Job(run, settings.load, make_request, keeper, limits, steering))
+        state = self._states.plan(run.chat_id) if self._states is not None else None
+        self._engine.submit(Job(run, settings.load, make_request, keeper, limits, steering, state))
         return run
 
     def _request_maker(self, settings: ChatSettings, run: Run) -> Callable[[], GenerationRequest]:
@@ -174,6 +179,8 @@ class Replies:
                 max_new_tokens=settings.max_new_tokens,
                 ignore_end=settings.keep_writing,
                 raw=is_raw,
+                json_schema=settings.json_schema,
+                grammar=settings.grammar,
             )
 
         return make_request

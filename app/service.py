@@ -20,6 +20,7 @@ from app.metrics import MetricsRecord
 from app.notebooks import Notebooks
 from app.replies import Replies
 from app.runs import Run
+from app.saved_states import SavedStates
 from app.settings import Settings, worker_log_path
 from app.store import Chat, ChatKind, Store, StoredMessage
 from backends.errors import BadRequestError
@@ -47,7 +48,9 @@ class Service:
         self._store = store
         self._engine = engine
         self.library = Library(store, settings.data_folder)
-        self._replies = Replies(store, engine, self.settings, self.library.catch_up_soon)
+        self._states = SavedStates(settings.data_folder / "states")
+        self._states.keep_only(chat.id for chat in store.chats())
+        self._replies = Replies(store, engine, self.settings, self.library.catch_up_soon, self._states)
         self.editing = Editing(store, self._replies)
         self.notebooks = Notebooks(store, self._replies)
         self._new_chat = chat_settings_from(overrides or {}, self._last_used())
@@ -101,6 +104,7 @@ class Service:
         """Stop what the chat is writing and delete it with its messages; a chat already gone is fine."""
         self.stop(chat_id)
         self._store.delete_chat(chat_id)
+        self._states.forget(chat_id)
 
     # Messages and replies
 

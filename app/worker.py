@@ -23,6 +23,7 @@ from multiprocessing.connection import Connection
 import psutil
 from typing_extensions import assert_never
 
+from app.saved_states import StateKeeper
 from app.steering import NoteGiven, steered
 from app.worker_messages import (
     Cancel,
@@ -80,12 +81,13 @@ class _Worker:
             self._send(LoadFailed(error))
             return
         backend = loaded.pop()
+        states = StateKeeper(backend)
         self._send(Ready(backend.info, backend.memory()))
         while True:
             command = self._commands.get()
             if isinstance(command, Shutdown):
                 break
-            self._generate(backend, command)
+            self._generate(backend, command, states)
         _failure(backend.close)
 
     def _load(self) -> Backend:
@@ -114,7 +116,7 @@ class _Worker:
                 case _:
                     assert_never(command)
 
-    def _generate(self, backend: Backend, command: Generate) -> None:
+    def _generate(self, backend: Backend, command: Generate, states: StateKeeper) -> None:
         outbox = _Outbox(command.number, self._send, backend.memory)
         finished: list[Finished] = []
 
@@ -122,7 +124,9 @@ class _Worker:
             return self._closing.is_set() or command.number <= self._cancelled_up_to
 
         def generate() -> None:
+            states.begin(command.state)
             for event in _events(backend, command, cancelled):
+                states.save_if_due()
                 match event:
                     case TextChunk(text=text, token_ids=token_ids):
                         outbox.add(text, token_ids)
@@ -142,6 +146,8 @@ class _Worker:
         if error is not None:
             finished = [Finished("error", num_generated_tokens=num_tokens, message=str(error))]
         self._send(Ended(command.number, finished[0], outbox.time_s(), error))
+        if error is None and not self._closing.is_set():
+            _failure(states.save)
 
     def _report_progress(self, progress: LoadProgress) -> None:
         stage, sent_at_s = self._last_progress

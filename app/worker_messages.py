@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.saved_states import StatePlan
 from app.steering import Steering
 from backends.contract import LoadedModel
 from backends.errors import RingsideError
@@ -13,11 +14,17 @@ from backends.requests import GenerationRequest
 
 @dataclass(frozen=True)
 class Generate:
-    """Engine to worker: start generation `number`; numbers grow. Notes of `steering` are given on the way."""
+    """Engine to worker: start generation `number`; numbers grow.
+
+    Attributes:
+        steering: notes given on the way.
+        state: where the backend's state is kept and may lie from before; None keeps none.
+    """
 
     number: int
     request: GenerationRequest
     steering: Steering | None = None
+    state: StatePlan | None = None
 
 
 @dataclass(frozen=True)
