@@ -1,4 +1,4 @@
-"""Where a token's time goes: operators sorted into parts, and parts that sum to the time of a step."""
+"""Where a token's time goes: operators sorted into parts, and the rest of a step outside of them."""
 
 from __future__ import annotations
 
@@ -28,11 +28,14 @@ def test_operators_are_sorted_by_what_they_are_for(operator: str, part: str) -> 
     assert part_of(operator) == part
 
 
-def test_the_parts_sum_to_a_step_and_the_heavy_one_leads() -> None:
+def test_of_the_operators_the_heavy_one_leads() -> None:
     left, right = torch.randn(600, 600), torch.randn(600, 600)
     found = seconds_by_part(lambda: left @ right, num_steps=3)
     assert set(found) == set(PARTS)
-    assert max(found, key=lambda part: found[part]) == "weights"
+    inside = {
+        part: seconds for part, seconds in found.items() if part != "outside PyTorch"
+    }  # that is the machine's mood
+    assert max(inside, key=lambda part: inside[part]) == "weights"
     assert all(seconds >= 0 for seconds in found.values())
 
 
