@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, get_args
 
 from app.limits import OnLoop
+from app.sampling_text import logit_bias_from, logit_bias_json
 from backends.requests import CachePolicy, LoadRequest, Sampling
 
 NO_LIMIT = "none"
@@ -33,6 +34,7 @@ class ChatSettings:
         on_loop: what is done about a reply that repeats itself over and over.
         steering_notes: given to the model on the way, see `app.steering`; one is repeated, several are an outline.
         steering_every_tokens: drawn tokens between two of them.
+        json_schema, grammar: what a reply follows, one of them at most; see `GenerationRequest`.
     """
 
     load: LoadRequest
@@ -45,6 +47,8 @@ class ChatSettings:
     on_loop: OnLoop = "notice"
     steering_notes: tuple[str, ...] = ()
     steering_every_tokens: int = 1000
+    json_schema: str | None = None
+    grammar: str | None = None
 
 
 def chat_settings_from(table: Mapping[str, Any], base: ChatSettings) -> ChatSettings:
@@ -61,6 +65,7 @@ def chat_settings_from(table: Mapping[str, Any], base: ChatSettings) -> ChatSett
             changes[name] = _PARSERS[name](value)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{name} cannot be {value!r}: {error}") from error
+    _choose_constraint(changes)
     return replace(
         base,
         load=replace(base.load, **_among(changes, LoadRequest)),
@@ -71,9 +76,16 @@ def chat_settings_from(table: Mapping[str, Any], base: ChatSettings) -> ChatSett
 
 def to_json(settings: ChatSettings) -> str:
     """Return the settings as one flat JSON object."""
+    return json.dumps(flat_settings(settings))
+
+
+def flat_settings(settings: ChatSettings) -> dict[str, Any]:
+    """Return the settings by their flat names, as JSON can hold them."""
     content = asdict(settings)
-    flat = {**content.pop("load"), **content.pop("sampling"), **content}
-    return json.dumps(flat)
+    flat: dict[str, Any] = {**content.pop("load"), **content.pop("sampling"), **content}
+    flat["policy"] = settings.load.policy.value
+    flat["logit_bias"] = logit_bias_json(flat["logit_bias"])
+    return flat
 
 
 def from_json(text: str, base: ChatSettings) -> ChatSettings:
@@ -91,6 +103,17 @@ def from_json(text: str, base: ChatSettings) -> ChatSettings:
         except ValueError:
             continue
     return settings
+
+
+def _choose_constraint(changes: dict[str, Any]) -> None:
+    """Let a schema that is given take the place of a grammar, and a grammar that of a schema."""
+    schema, grammar = changes.get("json_schema"), changes.get("grammar")
+    if schema is not None and grammar is not None:
+        raise ValueError("a reply cannot follow both a JSON schema and a grammar; leave one empty")
+    if schema is not None:
+        changes["grammar"] = None
+    if grammar is not None:
+        changes["json_schema"] = None
 
 
 def _among(changes: dict[str, Any], owner: type) -> dict[str, Any]:
@@ -159,6 +182,23 @@ def _notes(value: object) -> tuple[str, ...]:
     return tuple(note for text in _texts(value) if (note := " ".join(text.split())))
 
 
+def _schema(value: object) -> str | None:
+    text = _text(value).strip()
+    if not text:
+        return None
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"it is not JSON: {error}") from error
+    if not isinstance(content, (dict, bool)):
+        raise ValueError('give an object such as {"type": "object"}')
+    return text
+
+
+def _grammar(value: object) -> str | None:
+    return _text(value).strip() or None
+
+
 def _options(value: object) -> dict[str, str]:
     if isinstance(value, dict):
         return {_text(name): _text(each) for name, each in value.items()}
@@ -185,6 +225,22 @@ _PARSERS: dict[str, Callable[[object], Any]] = {
     "repetition_window": _or_none(_whole(1)),
     "seed": _or_none(_whole(0)),
     "system_prompt": _text,
+    "presence_penalty": _number,
+    "frequency_penalty": _number,
+    "logit_bias": logit_bias_from,
+    "typical_p": _number,
+    "top_n_sigma": _or_none(_number),
+    "xtc_probability": _number,
+    "xtc_threshold": _number,
+    "dry_multiplier": _number,
+    "dry_base": _number,
+    "dry_allowed_length": _whole(1),
+    "dry_window": _whole(1),
+    "dry_breakers": _texts,
+    "mirostat_tau": _or_none(_number),
+    "mirostat_eta": _number,
+    "json_schema": _or_none(_schema),
+    "grammar": _or_none(_grammar),
     "stop": _texts,
     "max_new_tokens": _or_none(_whole(1)),
     "keep_writing": _flag,

@@ -12,6 +12,7 @@ import typer
 
 from app import archive_commands as archive
 from app.proof import commands as proof
+from app.sampling_options import takes_sampling
 from backends.errors import RingsideError
 from backends.requests import CachePolicy
 
@@ -46,6 +47,7 @@ def main() -> None:
 
 @cli.command()
 def chat(
+@takes_sampling
     port: Annotated[
         int | None, typer.Option(help="Port; by default a usual one, or the next that is free.", min=1, max=65_535)
     ] = None,
@@ -66,6 +68,7 @@ def chat(
     as_json: Json = False,
 ) -> None:
     """Open the chat page (what `ringside` alone does); new chats start with the settings given here."""
+    **sampling: Any,
     given = _given(
         backend=backend,
         model=model,
@@ -83,6 +86,7 @@ def chat(
     )
     from app.chat_command import serve_chat
 
+        **sampling,
     try:
         code = serve_chat(given, port, browser, as_json)
     except (RingsideError, ValueError) as error:
@@ -94,6 +98,7 @@ def chat(
 def generate(
     prompt: Annotated[
         str | None, typer.Option(help="What to answer or continue; read from stdin if not given.")
+@takes_sampling
     ] = None,
     tokens: Annotated[int | None, typer.Option(help="Stop after so many; endless if not given.", min=1)] = None,
     stop: Annotated[list[str] | None, typer.Option(help="Stop before this text; may be given again.")] = None,
@@ -118,6 +123,7 @@ def generate(
     """Write one reply to stdout, without a browser. Ctrl-C ends it and keeps what came."""
     given = _given(
         backend=backend,
+    **sampling: Any,
         model=model,
         window=window,
         sinks=_number_or_none(sinks),
@@ -135,6 +141,7 @@ def generate(
     )
     from app.generate_command import generate as write
 
+        **sampling,
     try:
         code = write(given, _prompt(prompt), as_json, keep)
     except (RingsideError, ValueError) as error:

@@ -107,6 +107,8 @@ def _write_here(settings: ChatSettings, prompt: str, as_json: bool) -> int:
         settings.stop,
         settings.max_new_tokens,
         settings.keep_writing,
+        json_schema=settings.json_schema,
+        grammar=settings.grammar,
     )
     engine, run = Engine(worker_log_path()), Run(0, 0)
     engine.submit(Job(run, settings.load, lambda: request, NothingKept()))

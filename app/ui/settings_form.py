@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import gradio as gr
 
-from app.chat_settings import ChatSettings, chat_settings_from
+from app.chat_settings import ChatSettings, chat_settings_from, flat_settings
 from app.outlook import ModelChoice
+from app.sampling_text import logit_bias_lines, parse_logit_bias, read_breakers, spelled_breakers
+from app.ui.sampling_card import KEPT_WHERE_EMPTY, sampling_card
 from backends.errors import BadRequestError
 from backends.registry import BACKENDS
 from backends.requests import CachePolicy
@@ -20,7 +21,18 @@ _POLICY_LABELS = {
     CachePolicy.FULL: "Keep everything: grows",
 }
 _WHOLE_NUMBERS = frozenset(
-    ("window", "sinks", "max_new_tokens", "top_k", "repetition_window", "seed", "num_threads", "growing_context_tokens")
+    (
+        "window",
+        "sinks",
+        "max_new_tokens",
+        "top_k",
+        "repetition_window",
+        "seed",
+        "num_threads",
+        "growing_context_tokens",
+        "dry_allowed_length",
+        "dry_window",
+    )
 )
 
 
@@ -42,6 +54,10 @@ class SettingsForm:
                 self._writing_card()
             with gr.Accordion("Finer settings", open=False, elem_classes="rs-card rs-card-wide"):
                 self._finer_card()
+            with gr.Accordion(
+                "More sampling", open=False, elem_id="rs-more-sampling", elem_classes="rs-card rs-card-wide"
+            ):
+                sampling_card(self._add)
 
     def shown(self, settings: ChatSettings, models: Sequence[ModelChoice]) -> list[Any]:
         """Return what the controls show for the settings, with these models to choose from."""
@@ -64,7 +80,11 @@ class SettingsForm:
         table["stop"] = [line for line in (table["stop"] or "").split("\n") if line]
         table["chat_template"] = table["chat_template"] or None
         table["options"] = _options(table["options"] or "")
-        for name in _WHOLE_NUMBERS:
+        table["dry_breakers"] = read_breakers((table["dry_breakers"] or "").split("\n"))
+        for name in KEPT_WHERE_EMPTY:
+            if table[name] is None:
+                del table[name]
+        for name in _WHOLE_NUMBERS & table.keys():
             table[name] = _whole(name, table[name])
         if table["window"] is None:
             raise BadRequestError("The window is empty.", "Give the number of tokens it holds, 1 or more.")
@@ -72,6 +92,7 @@ class SettingsForm:
             table["growing_context_tokens"] = base.load.growing_context_tokens
         table["model"] = (table["model"] or "").strip()
         try:
+            table["logit_bias"] = parse_logit_bias((table["logit_bias"] or "").split("\n"))
             return chat_settings_from(table, base)
         except ValueError as error:
             raise BadRequestError(_sentence(str(error))) from error
@@ -215,9 +236,7 @@ def _lines(label: str, info: str) -> Any:
 
 
 def _flat(settings: ChatSettings) -> dict[str, Any]:
-    content = asdict(settings)
-    flat: dict[str, Any] = {**content.pop("load"), **content.pop("sampling"), **content}
-    flat["policy"] = settings.load.policy.value
+    flat = flat_settings(settings)
     flat["pin_system_prompt"] = settings.load.sinks is None
     flat["stop"] = "\n".join(settings.stop)
     flat["options"] = "\n".join(f"{name}={value}" for name, value in settings.load.options.items())
@@ -229,6 +248,8 @@ def _backend_label(name: str) -> str:
     return f"{entry.title} (not installed)" if entry.missing_libraries() else entry.title
 
 
+    flat["logit_bias"] = "\n".join(logit_bias_lines(settings.sampling.logit_bias))
+    flat["dry_breakers"] = "\n".join(spelled_breakers(settings.sampling.dry_breakers))
 def _options(text: str) -> dict[str, str]:
     options: dict[str, str] = {}
     for line in filter(None, map(str.strip, text.split("\n"))):

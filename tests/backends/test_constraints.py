@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -118,7 +117,7 @@ def test_a_wrong_schema_or_grammar_is_refused_in_one_sentence(
     backend: Backend, fields: dict[str, str], message: str
 ) -> None:
     with pytest.raises(BadRequestError, match=message) as caught:
-        reply(backend, ask(**fields))
+        reply(backend, replace(ask(), **fields))  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
     assert reply(backend, ask(max_new_tokens=2))[2].num_generated_tokens <= 2
 
