@@ -77,6 +77,13 @@ def _table(entries: list[ModelEntry]) -> Table:
             f"{config.trained_window:,}" if config and config.trained_window else "none" if config else "?",
             f"{config.context_tokens:,}" if config and config.context_tokens else "?",
             byte_count(entry.size_bytes) if entry.size_bytes else "?",
-            *("no" if why_not(entry, backend) else "yes" for backend in _BACKENDS),
+            *(_verdict(entry, backend) for backend in _BACKENDS),
         )
     return table
+
+
+def _verdict(entry: ModelEntry, backend: str) -> str:
+    """Return whether a backend runs a model; the ring backend takes folders its decoder does not know elsewhere."""
+    if why_not(entry, backend):
+        return "no"
+    return "yes, through transformers" if backend == "ring" and entry.config is None else "yes"
