@@ -1,7 +1,5 @@
 # make chat   install into .venv, fetch the demo model once, open the page
 # make test   install what the tests need as well, and run everything CI runs
-# make bench  both backends beside the libraries as they come, in one run
-# make faults kill, stop, reload and fill the disk at random, and check every text afterwards
 # make bench  measure both backends against the libraries they build on (an hour or more; ARGS=--quick to rehearse)
 # make faults  kill, starve and stop a real Ringside at random and check that nothing is lost (ARGS="--rounds 200")
 
