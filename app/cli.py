@@ -46,8 +46,8 @@ def main() -> None:
 
 
 @cli.command()
-def chat(
 @takes_sampling
+def chat(
     port: Annotated[
         int | None, typer.Option(help="Port; by default a usual one, or the next that is free.", min=1, max=65_535)
     ] = None,
@@ -66,9 +66,9 @@ def chat(
     keep_writing: KeepWriting = None,
     option: BackendOption = None,
     as_json: Json = False,
+    **sampling: Any,
 ) -> None:
     """Open the chat page (what `ringside` alone does); new chats start with the settings given here."""
-    **sampling: Any,
     given = _given(
         backend=backend,
         model=model,
@@ -83,10 +83,10 @@ def chat(
         seed=seed,
         keep_writing=keep_writing,
         options=_pairs(option),
+        **sampling,
     )
     from app.chat_command import serve_chat
 
-        **sampling,
     try:
         code = serve_chat(given, port, browser, as_json)
     except (RingsideError, ValueError) as error:
@@ -95,10 +95,10 @@ def chat(
 
 
 @cli.command()
+@takes_sampling
 def generate(
     prompt: Annotated[
         str | None, typer.Option(help="What to answer or continue; read from stdin if not given.")
-@takes_sampling
     ] = None,
     tokens: Annotated[int | None, typer.Option(help="Stop after so many; endless if not given.", min=1)] = None,
     stop: Annotated[list[str] | None, typer.Option(help="Stop before this text; may be given again.")] = None,
@@ -119,11 +119,11 @@ def generate(
         bool, typer.Option(help="Keep the reply as a chat, written by the running Ringside where there is one.")
     ] = True,
     as_json: Json = False,
+    **sampling: Any,
 ) -> None:
     """Write one reply to stdout, without a browser. Ctrl-C ends it and keeps what came."""
     given = _given(
         backend=backend,
-    **sampling: Any,
         model=model,
         window=window,
         sinks=_number_or_none(sinks),
@@ -136,12 +136,12 @@ def generate(
         seed=seed,
         keep_writing=keep_writing,
         options=_pairs(option),
+        **sampling,
         max_new_tokens=tokens,
         stop=stop or None,
     )
     from app.generate_command import generate as write
 
-        **sampling,
     try:
         code = write(given, _prompt(prompt), as_json, keep)
     except (RingsideError, ValueError) as error:

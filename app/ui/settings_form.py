@@ -239,6 +239,8 @@ def _flat(settings: ChatSettings) -> dict[str, Any]:
     flat = flat_settings(settings)
     flat["pin_system_prompt"] = settings.load.sinks is None
     flat["stop"] = "\n".join(settings.stop)
+    flat["logit_bias"] = "\n".join(logit_bias_lines(settings.sampling.logit_bias))
+    flat["dry_breakers"] = "\n".join(spelled_breakers(settings.sampling.dry_breakers))
     flat["options"] = "\n".join(f"{name}={value}" for name, value in settings.load.options.items())
     return flat
 
@@ -248,8 +250,6 @@ def _backend_label(name: str) -> str:
     return f"{entry.title} (not installed)" if entry.missing_libraries() else entry.title
 
 
-    flat["logit_bias"] = "\n".join(logit_bias_lines(settings.sampling.logit_bias))
-    flat["dry_breakers"] = "\n".join(spelled_breakers(settings.sampling.dry_breakers))
 def _options(text: str) -> dict[str, str]:
     options: dict[str, str] = {}
     for line in filter(None, map(str.strip, text.split("\n"))):
