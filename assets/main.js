@@ -43,7 +43,7 @@ class Page {
       run: (event) => this.follow(event),
       reload: () => this.load(),
       chats: () => this.chats.refresh(),
-      settings: () => this.settingsElsewhere(),
+      settings: () => this.setup.changedElsewhere(),
       status: (status) => this.engine.show(status),
       connection: (there) => this.connected(there),
       asleep: () => this.glance(),
@@ -67,7 +67,7 @@ class Page {
       this.panel.clear();
       this.chats.mark(chatId);
       this.chrome.close();
-      this.showSettings();
+      this.setup.show();
       if (window.matchMedia("(min-width: 861px)").matches) document.getElementById("rs-input").focus();
     }
     await this.load();
@@ -169,17 +169,6 @@ class Page {
     }
   }
 
-  showSettings() {
-    document.querySelector("#rs-refresh, #rs-refresh button")?.click();
-    this.setup.refresh();
-  }
-
-  // Another tab may have changed them; what is being typed here is not taken away.
-  settingsElsewhere() {
-    if (!this.setup.changing && !document.getElementById("rs-settings").contains(document.activeElement)) this.showSettings();
-    else this.setup.refresh();
-  }
-
   title(text) {
     this.chatTitle = text;
     document.getElementById("rs-title").textContent = text;
@@ -244,8 +233,9 @@ async function notices() {
 function begin() {
   window.ringside = { chatId: chatInAddress() };
   const page = new Page();
-  window.ringside.settingsKept = () => page.setup.kept();
-  window.ringside.settingsShown = () => {};
+  for (const name of ["settingsSent", "settingsKept", "settingsShown"]) {
+    window.ringside[name] = () => page.setup[name]();
+  }
   page.open(chatInAddress());
   page.chats.refresh();
   notices().catch(() => {});

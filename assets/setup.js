@@ -3,6 +3,9 @@
 import { get, showProblem } from "./api.js";
 import { bytes, count } from "./format.js";
 
+const SETTLE_MS = 5000;
+const OWN_CHANGE_MS = 3000; // the stream tells of this tab's own changes as well
+
 export class Setup {
   // `begin(text)` puts an opening into the composer; `know(outlook)` hears what the settings mean.
   constructor(chatId, begin, know) {
@@ -11,30 +14,59 @@ export class Setup {
     this.body = document.getElementById("rs-outlook-body");
     this.openings = document.getElementById("rs-openings");
     this.asked = 0;
-    this.changing = false;
+    this.form = document.getElementById("rs-settings");
+    this.edits = 0; // made in the form
+    this.sent = 0; // of these, on their way to the server
+    this.kept = 0; // of these, with the server
+    this.keptAt = -Infinity;
     this.waiting = [];
     this.openings.addEventListener("click", (event) => {
       const button = event.target.closest("button");
       if (button) begin(button.dataset.text);
     });
-    // from the first keystroke until Gradio has told the server, the settings are not what they seem
-    const form = document.getElementById("rs-settings");
-    for (const kind of ["input", "change"]) form.addEventListener(kind, () => (this.changing = true), true);
+    for (const kind of ["input", "change"]) this.form.addEventListener(kind, () => (this.edits += 1), true);
   }
 
   // Resolves once the server has the settings that are on the screen.
   settled() {
-    if (!this.changing) return Promise.resolve();
+    if (this.kept === this.edits) return Promise.resolve();
     return new Promise((resolve) => {
       this.waiting.push(resolve);
-      setTimeout(resolve, 2000);
+      setTimeout(resolve, SETTLE_MS);
     });
   }
 
-  kept() {
-    this.changing = false;
-    for (const resolve of this.waiting.splice(0)) resolve();
+  // Gradio is about to tell the server.
+  settingsSent() {
+    this.sent = this.edits;
+  }
+
+  // Gradio has told the server.
+  settingsKept() {
+    this.kept = this.sent;
+    this.keptAt = performance.now();
+    if (this.kept === this.edits) for (const resolve of this.waiting.splice(0)) resolve();
     this.refresh();
+  }
+
+  // Has Gradio show a chat's settings; until it has, nothing can be typed that this would overwrite.
+  show() {
+    this.form.inert = true;
+    clearTimeout(this.inertTimer);
+    this.inertTimer = setTimeout(() => this.settingsShown(), SETTLE_MS);
+    document.querySelector("button#rs-refresh, #rs-refresh button").click();
+    this.refresh();
+  }
+
+  settingsShown() {
+    this.form.inert = false;
+    this.edits = this.sent = this.kept = 0;
+  }
+
+  // Another tab may have changed them; what is being typed here is not taken away.
+  changedElsewhere() {
+    if (performance.now() - this.keptAt < OWN_CHANGE_MS) return;
+    if (this.kept === this.edits && !this.form.contains(document.activeElement)) this.show();
   }
 
   async refresh() {

@@ -30,6 +30,9 @@ _HEAD = """
 
 # Gradio's handlers get the chat on screen from the page's own script, in place of the first input.
 _WITH_CHAT = "(chat, ...values) => [window.ringside?.chatId ?? null, ...values]"
+_SENDING = (
+    "(chat, ...values) => { window.ringside?.settingsSent(); return [window.ringside?.chatId ?? null, ...values] }"
+)
 
 
 def mount_page(app: FastAPI, service: Service) -> FastAPI:
@@ -65,11 +68,11 @@ def build_page(service: Service) -> Any:
             _html(markup.PANEL, "rs-panel")
         chat = gr.Number(visible="hidden", elem_id="rs-chat-id")
         refresh = gr.Button("Refresh", elem_id="rs-refresh", elem_classes="rs-hidden")
-        _wire(page, service, form, chat, refresh, problem)
+        _wire(service, form, chat, refresh, problem)
     return page
 
 
-def _wire(page: Any, service: Service, form: SettingsForm, chat: Any, refresh: Any, problem: Any) -> None:
+def _wire(service: Service, form: SettingsForm, chat: Any, refresh: Any, problem: Any) -> None:
     application = service.application
 
     def show(chat_id: float | None) -> list[Any]:
@@ -88,20 +91,14 @@ def _wire(page: Any, service: Service, form: SettingsForm, chat: Any, refresh: A
         return ""
 
     quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-    gr.on(
-        [page.load, refresh.click],
-        show,
-        chat,
-        [*form.controls, problem],
-        js=_WITH_CHAT,
-        **quiet,
-    ).then(None, js="() => { window.ringside?.settingsShown() }", **quiet)
+    shown = refresh.click(show, chat, [*form.controls, problem], js=_WITH_CHAT, **quiet)
+    shown.then(None, js="() => { window.ringside?.settingsShown() }", **quiet)
     gr.on(
         [control.input for control in form.controls],
         keep,
         [chat, *form.controls],
         problem,
-        js=_WITH_CHAT,
+        js=_SENDING,
         trigger_mode="always_last",
         **quiet,
     ).then(None, js="() => { window.ringside?.settingsKept() }", **quiet)

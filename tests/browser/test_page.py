@@ -89,7 +89,7 @@ def test_zoom_stays_while_the_chart_grows(start_ringside: StartRingside, new_tab
     tab = new_tab(ringside.url)
     tab.send("Go.")
     tab.wait_for_tokens(200)
-    tab.page.wait_for_function("document.getElementById('rs-chart-speed').data?.length")
+    tab.page.wait_for_function("document.getElementById('rs-chart-speed').data?.[0].x.length > 3")
     tab.page.evaluate("Plotly.relayout('rs-chart-speed', {'xaxis.range': [50, 100]})")
     tab.wait_for_tokens(600)
     tab.page.wait_for_timeout(1200)
@@ -268,6 +268,7 @@ def test_settings_are_plain_before_the_first_message_and_reach_the_reply(
     ringside = start_ringside(rate="200")
     tab = new_tab(ringside.url)
     expect(tab.page.locator("#rs-window input")).to_have_value("256")
+    expect(tab.page.locator("#rs-settings[inert]")).to_have_count(0)
     tab.page.fill("#rs-window input", "128")
     tab.page.fill("#rs-max-new-tokens input", "40")
     tab.send("Short, please.")  # at once: the settings on the screen count
