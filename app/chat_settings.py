@@ -213,6 +213,7 @@ _PARSERS: dict[str, Callable[[object], Any]] = {
     "sinks": _or_none(_whole(0)),
     "device": _one_of("auto", "cpu", "cuda"),
     "precision": _one_of("auto", "float32", "bfloat16", "float16", "int8"),
+    "kv_type": _one_of("auto", "int8", "fp8"),
     "growing_context_tokens": _whole(1),
     "num_threads": _or_none(_whole(1)),
     "chat_template": _or_none(_text),

@@ -29,6 +29,7 @@ Sinks = Annotated[str | None, typer.Option(help='First tokens kept for ever; "no
 Policy = Annotated[CachePolicy | None, typer.Option(help="How much of the past the cache keeps.")]
 Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda.")]
 Precision = Annotated[str | None, typer.Option(help="auto, float32, bfloat16, float16 or int8.")]
+KVType = Annotated[str | None, typer.Option(help="Of the stored keys and values: auto, int8 or fp8.")]
 Threads = Annotated[int | None, typer.Option(help="CPU threads.", min=1)]
 System = Annotated[str | None, typer.Option(help="System prompt.")]
 Temperature = Annotated[float | None, typer.Option(help="0 always takes the likeliest token.", min=0)]
@@ -59,6 +60,7 @@ def chat(
     policy: Policy = None,
     device: Device = None,
     precision: Precision = None,
+    kv_type: KVType = None,
     threads: Threads = None,
     system: System = None,
     temperature: Temperature = None,
@@ -77,6 +79,7 @@ def chat(
         policy=policy,
         device=device,
         precision=precision,
+        kv_type=kv_type,
         num_threads=threads,
         system_prompt=system,
         temperature=temperature,
@@ -109,6 +112,7 @@ def generate(
     policy: Policy = None,
     device: Device = None,
     precision: Precision = None,
+    kv_type: KVType = None,
     threads: Threads = None,
     system: System = None,
     temperature: Temperature = None,
@@ -130,6 +134,7 @@ def generate(
         policy=policy,
         device=device,
         precision=precision,
+        kv_type=kv_type,
         num_threads=threads,
         system_prompt=system,
         temperature=temperature,

@@ -15,7 +15,7 @@ class CachePolicy(str, Enum):
     """How much of the past each layer keeps."""
 
     RING = "ring"
-    """Every layer bounded: sliding layers to their window, full layers to sinks + window. Memory stays flat."""
+    """Every layer bounded: to sinks + window, or to its trained window where that is less. Memory stays flat."""
     AS_TRAINED = "as trained"
     """Sliding layers bounded, full layers keep everything and grow."""
     FULL = "full"
@@ -36,7 +36,8 @@ class LoadRequest:
         model: path of a GGUF file or of a Hugging Face folder; ignored by the echo backend.
         policy: see `CachePolicy`.
         window: W, keys a token sees in a bounded layer, itself included; at least 1.
-        sinks: S, first positions pinned on bounded full layers; None pins the whole system prompt.
+        sinks: S, first positions pinned on layers bounded to less than they were trained on; None pins the whole
+            system prompt.
         device: "auto" takes the GPU where there is one.
         precision: of the weights as held; "auto" lets the backend choose.
         kv_type: of the stored keys and values; "int8" and "fp8" take one byte a number, "auto" is as exact as the

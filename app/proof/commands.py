@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from app.proof.verdicts import Symptom
-from backends.requests import CachePolicy
+from backends.requests import CachePolicy, KVType
 
 Model = Annotated[str | None, typer.Argument(help="A GGUF file, a Hugging Face folder, a hub id, or a demo's name.")]
 Backend = Annotated[str, typer.Option("--backend", "-b", help="ring or llamacpp.")]
@@ -35,6 +36,7 @@ def estimate(
     window: Window = 512,
     sinks: Sinks = 4,
     policy: Policy = CachePolicy.RING,
+    kv_type: Annotated[KVType, typer.Option(help="Of the stored keys and values.")] = "auto",
     tokens: Annotated[int | None, typer.Option(help="Length you expect, prompt and reply together.")] = None,
     also: Annotated[list[int] | None, typer.Option(help="Windows of the table; repeatable.")] = None,
     output: Output = None,
@@ -46,7 +48,7 @@ def estimate(
 
     with errors_shown(as_json):
         load = running.load_request(model, backend, policy, window, sinks)
-        running.estimate(load, tokens, also or (), output, as_json)
+        running.estimate(replace(load, kv_type=kv_type), tokens, also or (), output, as_json)
 
 
 def compare(

@@ -17,9 +17,9 @@ from models.model_files import ModelFiles
 from models.sizing import (
     estimate,
     held_weights_bytes,
-    kv_bytes_per_token,
     kv_element_bytes,
     policy_kv_bytes,
+    request_bytes_per_token,
     resolved_sinks,
 )
 
@@ -65,7 +65,7 @@ class Outlook:
     """Everything said before loading.
 
     Attributes:
-        element_bytes: of one stored key or value number.
+        element_bytes: of one key or value number kept plain.
         buffers_bytes: tokenizer, scratch space of a step, and a saved turn where the backend keeps one.
         runtime_bytes: the process without a model; None where not measured.
         full_ends_at_tokens: length at which a cache that keeps everything exceeds the free memory.
@@ -136,7 +136,7 @@ def outlook(files: ModelFiles, request: LoadRequest, around: Surroundings, windo
         request=request,
         weights_bytes=weights,
         element_bytes=element,
-        kinds=layer_kinds(config, element),
+        kinds=layer_kinds(config, request_bytes_per_token(config, request, element)),
         kv_bytes=known.kv_bytes or 0,
         buffers_bytes=buffers,
         runtime_bytes=around.runtime_bytes,
@@ -166,9 +166,9 @@ def _saved_turn_bytes(config: ModelConfig, request: LoadRequest, element: int) -
     return policy_kv_bytes(config, request, request.window, element)
 
 
-def layer_kinds(config: ModelConfig, element_bytes: int) -> tuple[LayerKind, ...]:
-    """Return the kinds of layers, sliding ones first, with what a token takes in each."""
-    per_layer = kv_bytes_per_token(config, element_bytes) // len(config.layers)
+def layer_kinds(config: ModelConfig, bytes_per_token: int) -> tuple[LayerKind, ...]:
+    """Return the kinds of layers, sliding ones first, with what a token takes in each of all its bytes."""
+    per_layer = bytes_per_token // len(config.layers)
     windows = sorted({layer.trained_window for layer in config.layers}, key=lambda window: window or 1 << 62)
     kinds = []
     for window in windows:
@@ -206,5 +206,5 @@ def figure(config: ModelConfig, request: LoadRequest, longest: int = 100_000, on
 
 def _row(config: ModelConfig, request: LoadRequest, element: int, fixed: int, free: int | None) -> WindowRow:
     kv = policy_kv_bytes(config, request, request.window, element)
-    even = -(-kv // kv_bytes_per_token(config, element))
+    even = -(-kv // request_bytes_per_token(config, request, element))
     return WindowRow(request.window, kv, fixed + kv, None if free is None else fixed + kv <= free, even)

@@ -51,7 +51,8 @@ def _parts(outlook: Outlook) -> Table:
 
 def _kinds(outlook: Outlook) -> Table:
     rows = [(kind.name, str(kind.num_layers), bytes_text(kind.bytes_per_token)) for kind in outlook.kinds]
-    element = f"{outlook.element_bytes} byte{'s' if outlook.element_bytes > 1 else ''} a number"
+    kv_type, size = outlook.request.kv_type, outlook.element_bytes
+    element = f"{size} byte{'s' if size > 1 else ''} a number" if kv_type == "auto" else kv_type
     return Table(f"Keys and values of one token, {element}", ("Layers", "Number", "A token"), rows)
 
 

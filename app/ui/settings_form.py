@@ -166,6 +166,15 @@ class SettingsForm:
             "pin_system_prompt",
             gr.Checkbox(label="Keep the whole system prompt", info="Uses it as the sinks, whatever its length."),
         )
+        self._add(
+            "kv_type",
+            gr.Radio(
+                ["auto", "int8", "fp8"],
+                label="Keys and values",
+                info="One byte a number instead of two or four: a smaller cache, a slightly different text.",
+                elem_id="rs-kv-type",
+            ),
+        )
 
     def _writing_card(self) -> None:
         self._add(

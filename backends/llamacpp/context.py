@@ -16,6 +16,7 @@ from backends.errors import OutOfMemoryError, RingsideError
 from backends.llamacpp.library import Model, library_log
 from backends.llamacpp.memory import CacheSize, cache_sizes
 from backends.llamacpp.plan import ContextPlan
+from backends.requests import KVType
 
 BATCH_TOKENS = 128
 """Tokens decoded at once. Part of the memory of sliding layers (their cache is window + batch), hence small."""
@@ -34,20 +35,20 @@ class Context:
         OutOfMemoryError: the context cannot be created.
     """
 
-    def __init__(self, model: Model, plan: ContextPlan, num_threads: int) -> None:
+    def __init__(self, model: Model, plan: ContextPlan, num_threads: int, kv_type: KVType = "auto") -> None:
         self._model = model
         self.num_cells = plan.num_cells
         self.keeps_everything = plan.keeps_everything
         log = library_log()
         log.clear()
-        self._pointer: Any = lib.llama_init_from_model(model.pointer, _context_params(plan, num_threads))
+        self._pointer: Any = lib.llama_init_from_model(model.pointer, _context_params(plan, num_threads, kv_type))
         if not self._pointer:
             raise OutOfMemoryError(
                 f"llama.cpp cannot set up a context of {plan.num_cells:,} tokens: {log.reason() or 'no reason given'}.",
                 "Choose a smaller window, or free memory.",
             )
         self.log_lines = log.lines()
-        self.caches: tuple[CacheSize, ...] = cache_sizes(self.log_lines)
+        self.caches: tuple[CacheSize, ...] = cache_sizes(self.log_lines, is_q8_0=kv_type != "auto")
         self._memory: Any = lib.llama_get_memory(self._pointer)
         self._batch: Any = lib.llama_batch_init(BATCH_TOKENS, 0, 1)
 
@@ -145,7 +146,7 @@ class Context:
         raise RingsideError(message, reason)
 
 
-def _context_params(plan: ContextPlan, num_threads: int) -> Any:
+def _context_params(plan: ContextPlan, num_threads: int, kv_type: KVType) -> Any:
     params = lib.llama_context_default_params()
     params.n_ctx = plan.num_cells
     params.n_batch = params.n_ubatch = BATCH_TOKENS
@@ -153,5 +154,8 @@ def _context_params(plan: ContextPlan, num_threads: int) -> Any:
     params.n_outputs_max = 1  # else logits are reserved for a whole batch: 514 MiB with a vocabulary of 262,144
     params.swa_full = plan.keeps_everything  # true by default, which would save nothing
     params.flash_attn_type = lib.LLAMA_FLASH_ATTN_TYPE_AUTO
+    if kv_type != "auto":
+        params.type_k = params.type_v = lib.GGML_TYPE_Q8_0
+        params.flash_attn_type = lib.LLAMA_FLASH_ATTN_TYPE_ENABLED  # coded values are read by nothing else
     params.n_threads = params.n_threads_batch = num_threads
     return params

@@ -161,7 +161,7 @@ class LlamaCppBackend:
         )
 
     def _open_context(self, plan: ContextPlan) -> None:
-        self._context = context = Context(self._model, plan, self._num_threads)
+        self._context = context = Context(self._model, plan, self._num_threads, self._request.kv_type)
         self._sequence = TokenSequence(context, plan, self._model.sliding_window)
         self._sequence.sinks = self._info.sinks
         self._held_bytes = ThrottledMeasure(context.held_bytes)

@@ -34,7 +34,7 @@ def load(request: LoadRequest, progress: ReportProgress) -> LlamaCppBackend:
     Raises:
         ModelFileError: the file is missing, truncated or not a GGUF file.
         UnsupportedModelError: llama.cpp does not run this model.
-        BadRequestError: the window or the sinks are out of range.
+        BadRequestError: the window or the sinks are out of range, or keys and values are asked for in fp8.
         OutOfMemoryError: the cache does not fit.
     """
     _check_numbers(request)
@@ -72,6 +72,8 @@ def _check_numbers(request: LoadRequest) -> None:
             f"A context of {request.growing_context_tokens:,} tokens is outside 1 to {_MOST_CELLS // 4:,}.",
             "Choose another.",
         )
+    if request.kv_type == "fp8":
+        raise BadRequestError("llama.cpp has no fp8 for keys and values.", "Choose int8, its q8_0, or auto.")
 
 
 def _open(model: str) -> tuple[ModelFiles, GgufFile]:
@@ -89,7 +91,7 @@ def _describe(
 ) -> LoadedModel:
     sinks = FEWEST_PINNED_TOKENS if request.sinks is None else request.sinks
     plan = plan_context(request.policy, request.window, sinks, model.sliding_window, request.growing_context_tokens)
-    sample = Context(model, plan_context(CachePolicy.RING, 1, 0, 0, 0), num_threads)
+    sample = Context(model, plan_context(CachePolicy.RING, 1, 0, 0, 0), num_threads, request.kv_type)
     sample.close()  # its log has told what a token costs
     if not on_gpu:
         _check_memory(sample, model, plan)

@@ -16,6 +16,8 @@ _BUFFER_LINE = re.compile(r"^\w+: +(\S+) +(?:\w+ )?(?:model|KV|compute|output|RS
 _MIB = 2**20
 _BYTES_STEP = 32
 """Bytes per cell and layer are a multiple of this (8 elements of keys and as many of values, 16 bits each)."""
+_Q8_0_BYTES_STEP = 68
+"""The same in q8_0: one block of 32 elements and their scale in 34 bytes, of keys and of values."""
 
 
 @dataclass(frozen=True)
@@ -37,16 +39,16 @@ class CacheSize:
         return self.num_cells * self.bytes_per_token
 
 
-def cache_sizes(log_lines: Sequence[str]) -> tuple[CacheSize, ...]:
+def cache_sizes(log_lines: Sequence[str], is_q8_0: bool = False) -> tuple[CacheSize, ...]:
     """Return the caches that a context's log names: the full layers' first, then, if any layer slides, theirs.
 
-    The log rounds to 0.01 MiB; rounding bytes per token to a multiple of 32 per layer undoes that.
+    The log rounds to 0.01 MiB; rounding bytes per token to whole elements per layer undoes that.
     """
     sizes = []
     for line in log_lines:
         if match := _CACHE_LINE.match(line):
             mebibytes, cells, layers = float(match[1]), int(match[2]), int(match[3])
-            step = _BYTES_STEP * max(1, layers)
+            step = (_Q8_0_BYTES_STEP if is_q8_0 else _BYTES_STEP) * max(1, layers)
             sizes.append(CacheSize(cells, layers, round(mebibytes * _MIB / max(1, cells) / step) * step))
     return tuple(sizes)
 

@@ -281,7 +281,7 @@ def check_cache_fits(
     Raises:
         BadRequestError: with both numbers.
     """
-    needed = kv_bytes(config, request.policy, request.window, sinks, 1, element_bytes)
+    needed = kv_bytes(config, request.policy, request.window, sinks, 1, element_bytes, request.kv_type)
     if needed > free_bytes:
         raise BadRequestError(
             f"A window of {request.window:,} tokens takes {needed / 1e9:.1f} GB for keys and values, and "

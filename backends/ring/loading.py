@@ -19,6 +19,7 @@ from models.compat_support import runs_through_transformers, why_not_compat
 from models.config import ModelConfig
 from models.decoder import Decoder
 from models.estimate_warnings import warnings_for
+from models.kv_codes import supports
 from models.model_files import ModelFiles
 from models.precision import WeightPrecision, choose_precision
 from models.ring_cache import KVCache
@@ -45,6 +46,7 @@ def load(request: LoadRequest, progress: ReportProgress) -> RingBackend:
         return _load_through_transformers(request, files, progress)
     config = files.config()
     device, device_notices = choose_device(request)
+    _check_kv_type(request, device)
     has_experts = any(layer.moe is not None for layer in config.layers)
     precision = choose_precision(request.precision, files.weights.encodings, device, has_experts)
     _check_memory(files, config, request, precision, device)
@@ -68,7 +70,7 @@ def load(request: LoadRequest, progress: ReportProgress) -> RingBackend:
         context_tokens=config.context_tokens,
         vocab_size=config.vocab_size,
         weights_bytes=weights_bytes,
-        kv_bytes_per_token_full=kv_bytes_per_token(config, precision.dtype.itemsize),
+        kv_bytes_per_token_full=kv_bytes_per_token(config, precision.dtype.itemsize, request.kv_type),
         has_chat_template=prompts.has_template,
         reasoning_opening=prompts.reasoning_opening,
         notices=(
@@ -80,7 +82,15 @@ def load(request: LoadRequest, progress: ReportProgress) -> RingBackend:
 
     def new_cache(sinks: int) -> KVCache:
         check_cache_fits(config, request, sinks, precision.dtype.itemsize, memory.free_bytes(device))
-        return KVCache(config, request.policy, request.window, sinks, dtype=precision.dtype, device=device)
+        return KVCache(
+            config,
+            request.policy,
+            request.window,
+            sinks,
+            dtype=precision.dtype,
+            device=device,
+            kv_type=request.kv_type,
+        )
 
     pins = request.sinks is None
     identity = {"model": files.fingerprint(), "keys and values": f"{request.kv_type} {precision.dtype}"}
@@ -90,6 +100,11 @@ def load(request: LoadRequest, progress: ReportProgress) -> RingBackend:
 def _load_through_transformers(request: LoadRequest, files: ModelFiles, progress: ReportProgress) -> RingBackend:
     if reason := why_not_compat(files):
         raise UnsupportedModelError(reason)
+    if request.kv_type != "auto":
+        raise UnsupportedModelError(
+            f"{files.name} runs through transformers, where keys and values are not kept in {request.kv_type}.",
+            "Choose auto for keys and values.",
+        )
     from backends.ring.compat_loading import load_compat  # imports transformers, which may not be installed
 
     progress(LoadProgress("Reading the tokenizer"))
@@ -106,6 +121,14 @@ def _check_numbers(request: LoadRequest) -> None:
             raise BadRequestError(f"A {name} of {value:,} is below {least}.", f"Choose {least} or more.")
     if request.num_threads is not None and request.num_threads < 1:
         raise BadRequestError(f"{request.num_threads} threads are too few.", "Choose 1 or more, or leave it empty.")
+
+
+def _check_kv_type(request: LoadRequest, device: torch.device) -> None:
+    if request.kv_type != "auto" and not supports(request.kv_type, device):
+        raise UnsupportedModelError(
+            f"This build of PyTorch cannot keep keys and values in {request.kv_type} on {device_name(device)}.",
+            "Choose int8 or auto.",
+        )
 
 
 def _check_memory(

@@ -105,6 +105,7 @@ def test_a_file_that_is_not_text_is_named_too(isolated_home: Path) -> None:
             model=st.text(),
             policy=st.sampled_from(CachePolicy),
             window=st.integers(1, 10**6),
+            kv_type=st.sampled_from(["auto", "int8", "fp8"]),
             sinks=st.none() | st.integers(0, 100),
             chat_template=st.none() | st.text().filter(lambda text: text != "none"),
             options=st.dictionaries(st.text(), st.text()),

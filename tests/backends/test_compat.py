@@ -256,3 +256,8 @@ def test_frequencies_that_change_with_length_are_told(tmp_path: Path) -> None:
     model = stock_model("phimoe", rope_parameters=rope)
     notices = load(save_stock_folder(model, tmp_path)).info.notices
     assert any("rotary frequencies change at 64 tokens" in notice for notice in notices)
+
+
+def test_keys_and_values_in_8_bits_are_refused_by_name(folders: Path) -> None:
+    with pytest.raises(UnsupportedModelError, match=r"cwm runs through transformers, where .* not kept in int8"):
+        load(folders / "cwm", kv_type="int8")

@@ -171,6 +171,23 @@ def test_a_window_beyond_memory_is_refused_with_both_numbers(load_model: Load, g
         load_model(gemma_path, window=4_000_000_000)
 
 
+def test_int8_keys_and_values_take_the_bytes_of_q8_0_and_still_write_past_the_context(
+    load_model: Load, gemma_path: Path
+) -> None:
+    plain, coded = (load_model(gemma_path, window=128, kv_type=kv_type) for kv_type in ("auto", "int8"))
+    assert coded.info.kv_bytes_per_token_full == 18 * 2 * 256 // 32 * 34
+    assert plain.info.kv_bytes_per_token_full == 18 * 2 * 256 * 2
+    assert coded.memory().kv_allocated_bytes / plain.memory().kv_allocated_bytes == 34 / 64
+    text = text_of(run(coded, ask(PARAGRAPH * 32, 120)))
+    assert coded.memory().position_tokens > 768 + 30  # the oldest block was dropped and keys were turned
+    assert text.count(PARAGRAPH.strip()) >= 4, "what it was given again and again goes on"
+
+
+def test_fp8_keys_and_values_are_refused(load_model: Load, smollm2_path: Path) -> None:
+    with pytest.raises(BadRequestError, match=r"llama\.cpp has no fp8 for keys and values"):
+        load_model(smollm2_path, kv_type="fp8")
+
+
 def test_a_folder_of_safetensors_is_refused_by_kind(load_model: Load, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(RingsideError) as caught:

@@ -232,6 +232,8 @@ def test_sizes_are_read_from_the_log() -> None:
     assert cache_sizes(lines) == (CacheSize(768, 3, 3_072), CacheSize(768, 15, 15_360))
     assert sum(cache.num_bytes for cache in cache_sizes(lines)) == 768 * 18_432
     assert device_bytes(lines) == 102 * 2**20
+    coded = ["llama_kv_cache: size =    5.98 MiB (   768 cells,  15 layers,  1/1 seqs), K (q8_0):    2.99 MiB"]
+    assert cache_sizes(coded, is_q8_0=True) == (CacheSize(768, 15, 15 * 2 * 256 // 32 * 34),)
 
 
 def test_live_bytes_are_measured_at_most_four_times_a_second() -> None:

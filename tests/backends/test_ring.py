@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-from backends.errors import BadRequestError, OutOfMemoryError, RingsideError
+from backends.errors import BadRequestError, OutOfMemoryError, RingsideError, UnsupportedModelError
 from backends.events import Event, Finished, PrefillProgress, TextChunk
-from backends.requests import CachePolicy, GenerationRequest, LoadRequest, Message, Sampling
+from backends.requests import CachePolicy, GenerationRequest, KVType, LoadRequest, Message, Sampling
 from backends.ring import generation, load
 from backends.ring.generation import RingBackend
 from backends.ring.sequence import CachedText
@@ -331,3 +331,28 @@ def one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
+
+
+# Keys and values in 8 bits
+
+
+@pytest.mark.parametrize("kv_type", ["int8", "fp8"])
+@pytest.mark.parametrize("policy", CachePolicy)
+def test_coded_keys_and_values_take_the_bytes_of_the_formula_and_a_warm_cache_writes_as_a_cold_one(
+    model_path: Path, kv_type: KVType, policy: CachePolicy
+) -> None:
+    warm, cold = (open_backend(model_path, policy, kv_type=kv_type) for _ in range(2))
+    first = run(warm, ask(FIRST, num_tokens=3 * WINDOW))
+    config, figures = ModelFiles.open(str(model_path)).config(), warm.memory()
+    fed = figures.position_tokens
+    assert figures.kv_held_bytes == kv_held_bytes(config, policy, WINDOW, 2, fed, 4, kv_type)
+    assert figures.kv_full_bytes == kv_bytes(config, CachePolicy.FULL, WINDOW, 2, fed, 4, kv_type)
+    request = ask(FIRST, as_reply(first), "and-then?")
+    assert reused(second := run(warm, request)) > len(FIRST)
+    assert ids_of(second) == ids_of(run(cold, request))
+
+
+def test_fp8_is_refused_by_name_where_torch_has_none(model_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch, "float8_e4m3fn")
+    with pytest.raises(UnsupportedModelError, match="cannot keep keys and values in fp8 on cpu"):
+        open_backend(model_path, kv_type="fp8")

@@ -51,12 +51,14 @@ def test_without_any_the_three_policies_are_compared() -> None:
 
 def test_a_configuration_changes_what_it_names_and_keeps_the_rest() -> None:
     (first, second) = parse_configurations(
-        ["policy=as-trained,backend=llamacpp,sinks=none,label=mine", "window=64,precision=int8,kv_type=q8_0"], ECHO
+        ["policy=as-trained,backend=llamacpp,sinks=none,label=mine", "window=64,precision=int8,kv_type=fp8,fault=none"],
+        ECHO,
     )
     assert (first.label, first.load.policy, first.load.backend) == ("mine", CachePolicy.AS_TRAINED, "llamacpp")
     assert (first.load.sinks, first.load.window) == (None, 32)
     assert (second.load.window, second.load.precision) == (64, "int8")
-    assert second.load.options == {"rate": "max", "kv_type": "q8_0"}
+    assert (second.load.kv_type, "KV fp8" in second.label) == ("fp8", True)
+    assert second.load.options == {"rate": "max", "fault": "none"}
 
 
 def test_equal_labels_are_told_apart() -> None:

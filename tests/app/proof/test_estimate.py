@@ -35,7 +35,7 @@ REQUEST = LoadRequest("ring", "model.gguf", window=128, sinks=4)
 
 
 def test_layer_kinds_count_what_one_token_takes_in_each() -> None:
-    sliding, full = layer_kinds(CONFIG, element_bytes=4)
+    sliding, full = layer_kinds(CONFIG, bytes_per_token=3 * ROW_BYTES)
     assert (sliding.num_layers, sliding.window, sliding.bytes_per_token) == (2, 64, 2 * ROW_BYTES)
     assert (full.num_layers, full.window, full.bytes_per_token) == (1, None, ROW_BYTES)
 
