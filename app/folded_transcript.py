@@ -10,8 +10,9 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import replace
 
+from app.block_log import BlockLog
 from app.markdown import plain
-from app.transcript import Block, Transcript
+from app.transcript import Transcript
 from models.reasoning import Piece, ReasoningSplitter
 
 _BAR = '<div class="thinking-bar"><button class="fold" type="button" aria-expanded="false">Reasoning</button></div>'
@@ -29,7 +30,7 @@ class FoldedTranscript:
     """
 
     def __init__(self, opening: Callable[[], str] = lambda: "") -> None:
-        self.blocks: list[Block] = []
+        self.blocks = BlockLog()
         self.num_chars = 0
         self._opening = opening
         self._splitter: ReasoningSplitter | None = None

@@ -9,6 +9,7 @@ index is an offset that any tab can resume from. The store keeps the text; this 
 from __future__ import annotations
 
 import re
+from array import array
 from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,6 +17,8 @@ from typing import Any
 
 from markdown_it.token import Token
 
+from app.block_log import Block as Block
+from app.block_log import BlockLog, PieceLog
 from app.markdown import make_parser, render
 
 SOFT_LIMIT_CHARS = 4_096
@@ -29,25 +32,17 @@ _NEWLINE = re.compile(r"\r\n?|\n")
 _PARSER = make_parser()
 
 
-@dataclass(frozen=True)
-class Block:
-    """One finished block: characters [start, end) of the text, as sanitised HTML."""
-
-    start: int
-    end: int
-    html: str
-
-
 class Transcript:
     """Blocks of one text that grows at its end. Not thread-safe: its owner serialises the calls."""
 
     def __init__(self) -> None:
-        self.blocks: list[Block] = []
+        self.blocks = BlockLog()
         self.num_chars = 0
         self._tail = ""
         self._prefix = ""  # repeated in front of the tail while it goes on with a block that was cut
         self._references: dict[str, Any] = {}
-        self._codes: list[list[str]] = []
+        self._codes = PieceLog()
+        self._code_starts = array("q")  # the first piece of each code frame; a cut frame has several
         self._open_html: str | None = ""
         self._open_codes: list[str] = []
 
@@ -81,11 +76,11 @@ class Transcript:
             IndexError: there is no such frame (yet).
         """
         self.open_html()
-        finished = "".join(self._codes[number]) if number < len(self._codes) else None
+        finished = self._finished_code(number)
         open_number = number - self._first_open_code()
         if 0 <= open_number < len(self._open_codes):
             return (finished or "") + self._open_codes[open_number]
-        if finished is None or number < 0:
+        if finished is None:
             raise IndexError(f"no code frame {number}")
         return finished
 
@@ -108,12 +103,20 @@ class Transcript:
         source, self._tail = self._tail[:length], self._tail[length:]
         continues = bool(self._prefix)
         html, codes = self._render(source)
-        if continues and codes and self._codes:
-            self._codes[-1].append(codes.pop(0))
-        self._codes.extend([code] for code in codes)
-        start = self.blocks[-1].end if self.blocks else 0
+        for place, code in enumerate(codes):
+            if place or not continues or not self._code_starts:
+                self._code_starts.append(len(self._codes))
+            self._codes.append(code)
+        start = self.blocks.end
         self.blocks.append(Block(start, start + length, html))
         self._prefix = next_prefix
+
+    def _finished_code(self, number: int) -> str | None:
+        if not 0 <= number < len(self._code_starts):
+            return None
+        is_last = number + 1 == len(self._code_starts)
+        end = len(self._codes) if is_last else self._code_starts[number + 1]
+        return "".join(self._codes[part] for part in range(self._code_starts[number], end))
 
     def _render(self, source: str) -> tuple[str, list[str]]:
         env: dict[str, Any] = {
@@ -126,7 +129,7 @@ class Transcript:
 
     def _first_open_code(self) -> int:
         """Return the number of the tail's first code frame: that of the frame before, if the tail goes on with it."""
-        return max(len(self._codes) - bool(self._prefix), 0)
+        return max(len(self._code_starts) - bool(self._prefix), 0)
 
 
 @dataclass(frozen=True)
