@@ -38,6 +38,7 @@ def warnings_for(
     if config is not None:
         sentences.extend(_about_attention(config, request))
         sentences.extend(_about_the_window(config, request))
+    sentences.extend(_about_keys_and_values(request))
     if not has_chat_template:
         sentences.append("This model has no chat template: it continues your text instead of answering it.")
     return tuple(sentences)
@@ -74,11 +75,22 @@ def _about_the_window(config: ModelConfig, request: LoadRequest) -> Iterator[str
             yield f"The window of {window:,} exceeds {limit}: {gain}."
         elif request.backend == "llamacpp":
             yield f"The window of {window:,} is below {limit}; llama.cpp keeps {trained:,}."
-        else:
+        elif (sinks := 4 if request.sinks is None else request.sinks) + window < trained:
             yield f"The window of {window:,} is below {limit}, so the model remembers less than it could."
+            if sinks == 0:
+                yield "Layers cut that far need sinks as well; 4 are enough."
     context = config.context_tokens
     if request.policy is CachePolicy.RING and config.num_full_layers and context is not None and window > context:
         yield f"The window of {window:,} exceeds the {context:,} tokens the model was trained for: text gets worse."
+
+
+def _about_keys_and_values(request: LoadRequest) -> Iterator[str]:
+    if request.kv_type == "auto" or request.backend == "echo":
+        return
+    if request.backend == "llamacpp" and request.kv_type == "fp8":
+        yield "llama.cpp has no fp8 for keys and values; choose int8 or auto."
+    else:
+        yield f"Keys and values are rounded to {request.kv_type}: a smaller cache, a slightly different text."
 
 
 def _gigabytes(num_bytes: int) -> str:

@@ -163,6 +163,9 @@ def test_what_does_not_fit_is_said_first() -> None:
         (model(512), {"window": 1024}, "a wider one changes nothing"),
         (model(512), {"window": 64}, "below the 512 tokens the sliding layers were trained with"),
         (model(512), {"window": 64, "backend": "llamacpp"}, "llama.cpp keeps 512"),
+        (model(512), {"window": 64, "sinks": 0}, "Layers cut that far need sinks"),
+        (model(512), {"kv_type": "fp8"}, "Keys and values are rounded to fp8"),
+        (model(512), {"kv_type": "fp8", "backend": "llamacpp"}, "llama.cpp has no fp8"),
         (model(None, context_tokens=256), {}, "exceeds the 256 tokens the model was trained for"),
         (model(8, 8, architecture="llama"), {"backend": "llamacpp"}, "llama.cpp does not slide llama models"),
         (model(8, 8, architecture="phi3"), {"backend": "llamacpp"}, "llama.cpp does not slide phi3 models"),
@@ -178,6 +181,7 @@ def test_a_base_model_only_continues_text() -> None:
 
 def test_there_is_nothing_to_warn_of_at_the_trained_window() -> None:
     assert ask(model(512, 512)).warnings == ()
+    assert ask(model(512, 512), window=508).warnings == ()  # with 4 sinks as many slots as it was trained with
     assert ask(model(512, None), policy=AS_TRAINED).warnings == ()
     assert ask(model(512, 512), backend="llamacpp").warnings == ()
 
