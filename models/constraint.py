@@ -16,6 +16,9 @@ import numpy.typing as npt
 from backends.errors import BackendUnavailableError, BadRequestError
 from backends.requests import GenerationRequest
 
+_JSON_SPACE = r"(\n {0,16}| )"
+"""Between JSON's tokens: one space, or a line end and an indent. Any more lets small models write space without end."""
+
 
 class Constraints:
     """Makes the constraints of one model's requests.
@@ -161,7 +164,9 @@ def _schema_grammar(llguidance: Any, schema: str) -> str:
         raise BadRequestError(f"The JSON schema is not JSON: {error}.") from error
     if not isinstance(content, (dict, bool)):
         raise BadRequestError("The JSON schema is not an object.", 'Write one such as {"type": "object"}.')
-    return _checked(llguidance, "JSON schema", llguidance.LLMatcher.grammar_from_json_schema(schema))
+    options = {"whitespace_pattern": _JSON_SPACE}
+    grammar = llguidance.LLMatcher.grammar_from_json_schema(schema, defaults=options)
+    return _checked(llguidance, "JSON schema", grammar)
 
 
 def _text_grammar(llguidance: Any, text: str) -> str:

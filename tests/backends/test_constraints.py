@@ -128,6 +128,19 @@ def test_a_reply_that_does_not_follow_the_grammar_is_not_continued(backend: Back
         reply(backend, ask(grammar="/a+/", messages=messages))
 
 
+@pytest.mark.parametrize(
+    ("text", "follows"),
+    [('{"a":1}', True), ('{"a": 1, "b": 2}', True), ('{\n  "a": 1\n}', True), ("{ \n", False), ("{\n\n", False)],
+)
+def test_json_may_be_compact_or_indented_and_never_space_without_end(text: str, follows: bool) -> None:
+    """Gemma 3 270M, left to itself, writes blank lines after the first brace until it is stopped."""
+    pieces = [bytes([byte]) for byte in range(256)]
+    constraints = Constraints(lambda text: list(text.encode()), pieces.__getitem__, 256, [END])
+    constraint = constraints.open(ask(json_schema='{"type": "object"}'))
+    assert constraint is not None
+    assert constraint.takes(list(text.encode())) is follows
+
+
 def test_the_end_may_come_only_where_the_text_is_complete() -> None:
     pieces = [b"a", b"b", b"ab", b"", b"</s>", b"c"]
     constraints = Constraints(lambda text: [], pieces.__getitem__, len(pieces), [END])
