@@ -32,6 +32,7 @@ def token_rules(
     piece: Callable[[int], bytes],
     vocab_size: int,
     banned: Iterable[int] = (),
+    known_breakers: dict[tuple[str, ...], tuple[int, ...]] | None = None,
 ) -> TokenRules:
     """Look up what the settings name.
 
@@ -40,6 +41,8 @@ def token_rules(
         piece: bytes of a token.
         vocab_size: V, rows of the logits.
         banned: tokens never to be drawn.
+        known_breakers: the vocabulary's, by their texts; what is not there is found and added. To find them takes a
+            second at 262,144 tokens.
 
     Raises:
         BadRequestError: a logit bias names an id that the model does not have, or a text that no token spells.
@@ -55,7 +58,15 @@ def token_rules(
             biases[token_id] = biases.get(token_id, 0.0) + bias
     biases.update(dict.fromkeys(banned, -math.inf))
     breakers: tuple[int, ...] = ()
-    if sampling.dry_multiplier and sampling.dry_breakers:
-        texts = [text.encode() for text in sampling.dry_breakers]
-        breakers = tuple(each for each in range(vocab_size) if any(text in piece(each) for text in texts))
+    if sampling.dry_multiplier:
+        known = {} if known_breakers is None else known_breakers
+        if sampling.dry_breakers not in known:
+            known.clear()  # one set is enough: people rarely change them
+            known[sampling.dry_breakers] = _breakers(sampling.dry_breakers, piece, vocab_size)
+        breakers = known[sampling.dry_breakers]
     return TokenRules(tuple(sorted(biases.items())), breakers)
+
+
+def _breakers(texts: tuple[str, ...], piece: Callable[[int], bytes], vocab_size: int) -> tuple[int, ...]:
+    wanted = [text.encode() for text in texts]
+    return tuple(each for each in range(vocab_size) if any(text in piece(each) for text in wanted)) if wanted else ()

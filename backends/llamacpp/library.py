@@ -91,6 +91,7 @@ class Model:
             raise UnsupportedModelError(f"llama.cpp cannot load {path}: {log.reason() or 'it does not say why'}.")
         self.load_lines = log.lines()
         self.vocab: Any = lib.llama_model_get_vocab(self.pointer)
+        self.known_breakers: dict[tuple[str, ...], tuple[int, ...]] = {}  # see `backends.token_rules`
         self.vocab_size: int = lib.llama_vocab_n_tokens(self.vocab)
 
     def close(self) -> None:

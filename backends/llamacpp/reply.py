@@ -48,7 +48,7 @@ class Reply:
         self._max_tokens = request.max_new_tokens
         self._num_earlier = earlier.num_drawn_tokens if earlier else 0
         banned = model.end_ids if request.ignore_end and constraint is None else ()
-        rules = token_rules(sampling, model.encode, model.piece, model.vocab_size, banned)
+        rules = token_rules(sampling, model.encode, model.piece, model.vocab_size, banned, model.known_breakers)
         self._sampler = Sampler(sampling, model.vocab_size, prompt, rules)
         self._stops = StopMatcher(request.stop)
         self._constraint = constraint

@@ -268,6 +268,10 @@ def test_token_rules_find_ids_and_texts_and_refuse_what_the_model_lacks() -> Non
 
     rules = token_rules(sampling, encode, pieces.__getitem__, 4, banned=[0])
     assert rules == TokenRules(((0, -math.inf), (1, 1.5), (3, -math.inf)), (2,))
+    known: dict[tuple[str, ...], tuple[int, ...]] = {}
+    token_rules(sampling, encode, pieces.__getitem__, 4, known_breakers=known)
+    found = known[sampling.dry_breakers]
+    assert token_rules(sampling, encode, lambda token: b"", 4, known_breakers=known).breakers is found
     with pytest.raises(BadRequestError, match="names token 9, and this model's tokens end at 3"):
         token_rules(Sampling(logit_bias=((9, 1.0),)), encode, pieces.__getitem__, 4)
 
