@@ -64,7 +64,11 @@ class RemoteRun:
 
     def first_view(self) -> RunView:
         """See `FollowedRun`."""
-        return view_from(self._instance.ask(self._path))
+        return self.view_from(0)
+
+    def view_from(self, offset: int) -> RunView:
+        """Return the state and the text from a character on, at once."""
+        return view_from(self._instance.ask(f"{self._path}?offset={offset}"))
 
     def next_view(self, view: RunView) -> RunView:
         """See `FollowedRun`."""

@@ -19,6 +19,7 @@ from app.running_instance import RunningInstance
 from backends.errors import RingsideError
 
 PATIENCE_S = 120.0
+_FAREWELL_S = 20.0
 
 _ROUTES_ONLY = """
 import uvicorn
@@ -33,7 +34,8 @@ if __name__ == "__main__":
     service = Service.open(settings)
     bound = bind(0)
     print('{"url": "%s"}' % address(bound), flush=True)
-    uvicorn.Server(uvicorn.Config(build_routes(service), log_level="warning")).run(sockets=[bound])
+    config = uvicorn.Config(build_routes(service), log_level="warning", timeout_graceful_shutdown=2)
+    uvicorn.Server(config).run(sockets=[bound])
 """
 
 
@@ -94,6 +96,11 @@ class Ringside:
         children = psutil.Process(self._process.pid).children(recursive=True)
         return [child for child in children if _is_worker(child)]
 
+    def process_bytes(self) -> int:
+        """Return the resident memory of the application, its worker not counted."""
+        assert self._process is not None
+        return int(psutil.Process(self._process.pid).memory_info().rss)
+
     def kill_worker(self) -> bool:
         """End the worker with SIGKILL; False if there is none."""
         workers = self.processes()
@@ -119,7 +126,10 @@ class Ringside:
         """End it politely."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
-            self._process.wait(PATIENCE_S)
+            try:
+                self._process.wait(_FAREWELL_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
         self._log.close()
 
     # The store, read from outside
