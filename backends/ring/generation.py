@@ -259,10 +259,12 @@ class RingBackend:
         cache = None if text is None else text.cache
         position = 0 if cache is None else cache.position
         capacity = 0 if cache is None else cache.capacity_tokens
+        held_bytes = 0 if cache is None else cache.held_nbytes
         return MemoryFigures(
-            kv_held_bytes=0 if cache is None else cache.held_nbytes,
+            kv_held_bytes=held_bytes,
             kv_allocated_bytes=0 if cache is None else cache.nbytes,
-            kv_full_bytes=position * self._info.kv_bytes_per_token_full,
+            # Sinks kept plain beside codes outweigh, for some tokens, what not having a window would cost.
+            kv_full_bytes=max(held_bytes, position * self._info.kv_bytes_per_token_full),
             position_tokens=position,
             window_filled_tokens=min(position, capacity),
             window_tokens=capacity,

@@ -352,6 +352,13 @@ def test_coded_keys_and_values_take_the_bytes_of_the_formula_and_a_warm_cache_wr
     assert ids_of(second) == ids_of(run(cold, request))
 
 
+def test_a_short_text_never_holds_more_than_a_cache_without_a_window_would(model_path: Path) -> None:
+    backend = open_backend(model_path, kv_type="int8")
+    for event in backend.generate(ask("a", num_tokens=6), lambda: False):
+        figures = backend.memory()
+        assert figures.kv_held_bytes <= figures.kv_full_bytes, event
+
+
 def test_fp8_is_refused_by_name_where_torch_has_none(model_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(torch, "float8_e4m3fn")
     with pytest.raises(UnsupportedModelError, match="cannot keep keys and values in fp8 on cpu"):
