@@ -54,7 +54,9 @@ export class Setup {
     this.form.inert = true;
     clearTimeout(this.inertTimer);
     this.inertTimer = setTimeout(() => this.settingsShown(), SETTLE_MS);
-    document.querySelector("button#rs-refresh, #rs-refresh button").click();
+    const button = document.querySelector("button#rs-refresh, #rs-refresh button");
+    if (button) button.click();
+    else setTimeout(() => this.show(), SETTLE_MS / 10); // Gradio has not drawn it yet
     this.refresh();
   }
 

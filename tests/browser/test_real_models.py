@@ -18,6 +18,8 @@ PROMPT = "The history of the lighthouse begins"
 TITLES = {"ring": "Ring cache (PyTorch)", "llamacpp": "llama.cpp"}
 FLAT_FROM_TOKENS = {"ring": WINDOW + 4, "llamacpp": 768}
 """Where a cache is full: S + W in the ring; llama.cpp's cells come in steps of 256 and hold the trained window."""
+FLATNESS = {"ring": 1.0, "llamacpp": 1.1}
+"""Most over least bytes held from there on: a ring swaps token for token, llama.cpp frees cells by the block."""
 
 
 @pytest.fixture
@@ -69,7 +71,7 @@ def test_a_long_reply_of_the_real_model_stays_flat_and_under_control(
 
     held = flat_part(tab, "kv_held_bytes", FLAT_FROM_TOKENS[backend])
     full = flat_part(tab, "kv_full_bytes", FLAT_FROM_TOKENS[backend])
-    assert max(held) <= 1.05 * min(held), "the cache is not flat"
+    assert max(held) <= FLATNESS[backend] * min(held), "the cache is not flat"
     assert full[-1] > 1.2 * full[0], "a full cache would have grown"
     assert all(later >= earlier for earlier, later in itertools.pairwise(full))
     assert chart(tab, "speed", "smooth")
