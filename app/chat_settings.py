@@ -160,8 +160,9 @@ def _or_none(parse: Callable[[object], Any]) -> Callable[[object], Any]:
 
 def _one_of(*choices: str) -> Callable[[object], str]:
     def parse(value: object) -> str:
-        if value in choices:
-            return str(value)
+        for choice in choices:
+            if value == choice:  # not str(value): an enum's text is not its value
+                return choice
         raise ValueError(f"choose from {', '.join(choices)}")
 
     return parse

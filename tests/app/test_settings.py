@@ -138,3 +138,9 @@ def test_several_settings_at_once_change_only_themselves() -> None:
     settings = chat_settings_from({"window": 9, "seed": 4, "system_prompt": "Hi"}, BUILT_IN)
     assert (settings.load.window, settings.sampling.seed, settings.system_prompt) == (9, 4, "Hi")
     assert settings.load.model == BUILT_IN.load.model
+
+
+@pytest.mark.parametrize("policy", list(CachePolicy))
+def test_a_policy_is_taken_as_the_command_line_gives_it_and_as_files_do(policy: CachePolicy) -> None:
+    for value in (policy, policy.value):
+        assert chat_settings_from({"policy": value}, BUILT_IN).load.policy is policy
