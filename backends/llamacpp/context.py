@@ -5,6 +5,7 @@ It holds one sequence, number 0. What the cells mean is kept in `sequence`.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -135,6 +136,22 @@ class Context:
         if self.keeps_everything:
             return int(lib.llama_state_get_size(self._pointer))
         return int(lib.llama_state_seq_get_size(self._pointer, _SEQUENCE))
+
+    def state(self) -> bytes:
+        """Return the library's copy of the sequence; no move of positions may be waiting for the next `decode`."""
+        num_bytes = int(lib.llama_state_seq_get_size(self._pointer, _SEQUENCE))
+        buffer = (ctypes.c_uint8 * num_bytes)()
+        num_written = int(lib.llama_state_seq_get_data(self._pointer, buffer, num_bytes, _SEQUENCE))
+        return bytes(memoryview(buffer)[:num_written])
+
+    def set_state(self, state: bytes) -> bool:
+        """Put a copy of the sequence in place of what is there; False, and nothing there, if the library refuses."""
+        self.clear()
+        buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+        is_taken = int(lib.llama_state_seq_set_data(self._pointer, buffer, len(state), _SEQUENCE)) == len(state)
+        if not is_taken:
+            self.clear()
+        return is_taken
 
     def _raise(self, code: int, position: int) -> None:
         what = _DECODE_ERRORS.get(code, f"error {code}")

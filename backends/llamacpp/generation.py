@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 
@@ -15,6 +15,7 @@ from backends.llamacpp.memory import ThrottledMeasure, device_bytes
 from backends.llamacpp.plan import ContextPlan, plan_context
 from backends.llamacpp.prompting import Prompts
 from backends.llamacpp.reply import Reply
+from backends.llamacpp.saved_state import identity_in, read_state, write_state
 from backends.llamacpp.scoring import token_losses
 from backends.llamacpp.sequence import TokenSequence
 from backends.requests import CachePolicy, GenerationRequest, LoadRequest, Message
@@ -33,18 +34,26 @@ class LlamaCppBackend:
         prompts: turns chats into token ids.
         info: what was loaded.
         num_threads: CPU threads.
+        identity: what a saved state of this context belongs to, beside what `info` says; None where none is kept.
 
     Raises:
         OutOfMemoryError: the context does not fit.
     """
 
     def __init__(
-        self, model: Model, request: LoadRequest, prompts: Prompts, info: LoadedModel, num_threads: int
+        self,
+        model: Model,
+        request: LoadRequest,
+        prompts: Prompts,
+        info: LoadedModel,
+        num_threads: int,
+        identity: Mapping[str, str] | None = None,
     ) -> None:
         self._model = model
         self._request = request
         self._prompts = prompts
         self._info = info
+        self._identity = dict(identity or {})
         self._num_threads = num_threads
         self._constraints: Constraints | None = None
         self._open_context(self._plan(info.sinks))
@@ -100,6 +109,29 @@ class LlamaCppBackend:
         if self._constraints is None and (request.json_schema is not None or request.grammar is not None):
             self._constraints = Constraints(model.encode, model.piece, model.vocab_size, model.end_ids)
         return None if self._constraints is None else self._constraints.open(request)
+
+    def save_state(self, path: str, budget_bytes: int) -> int:
+        """See `backends.contract.KeepsState`."""
+        if not self._identity or not self._sequence.num_fed or self._held_bytes.value(fresh=True) > budget_bytes:
+            return 0
+        sequence, state = self._sequence, self._context.state()
+        return write_state(path, sequence.fed, sequence.place(), state, self._state_identity())
+
+    def load_state(self, path: str) -> int:
+        """See `backends.contract.KeepsState`; what was in the cache is forgotten."""
+        if self._request.sinks is None and (sinks := identity_in(path).get("sinks", "")).isdecimal():
+            self._pin(int(sinks))  # how many it takes to pin a chat's system prompt is not known before its request
+        fed, place, state = read_state(path, self._state_identity())
+        self._sequence.clear()
+        if not self._context.set_state(state):
+            raise BadRequestError(f"llama.cpp does not take the saved state {path}.", "The text is read anew.")
+        self._sequence.stand_at(fed, place)
+        return len(fed)
+
+    def _state_identity(self) -> dict[str, str]:
+        info = self._info
+        in_force = {"policy": info.policy.value, "window": str(info.window), "sinks": str(info.sinks)}
+        return {**self._identity, **in_force, "cells": str(self._context.num_cells)}
 
     def _prompt(self, messages: Sequence[Message], raw: bool) -> list[int]:
         """Return the prompt's ids, and make sure that the context holds what they pin."""

@@ -6,6 +6,7 @@ import re
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
+import llama_cpp
 import psutil
 
 from backends.contract import LoadedModel, ReportProgress
@@ -56,7 +57,13 @@ def load(request: LoadRequest, progress: ReportProgress) -> LlamaCppBackend:
         num_threads = request.num_threads or default_num_threads(psutil.cpu_count(logical=False))
         info = _describe(files, model, request, on_gpu, template is not None, num_threads)
         info = replace(info, reasoning_opening=template.reasoning_opening if template is not None else "")
-        backend = LlamaCppBackend(model, request, Prompts(model, template), info, num_threads)
+        identity = {
+            "model": files.fingerprint(),
+            "keys and values": request.kv_type,
+            "llama.cpp": llama_cpp.__version__,
+            "device": info.device,
+        }
+        backend = LlamaCppBackend(model, request, Prompts(model, template), info, num_threads, identity)
         undo.pop_all()
     return backend
 

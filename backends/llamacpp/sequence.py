@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from backends.llamacpp.plan import ContextPlan
+from backends.llamacpp.saved_state import Place
 
 _WORTH_KEEPING_TOKENS = 256
 """Where the last batch began further back than this, tokens generated since are kept rather than run again."""
@@ -83,6 +84,30 @@ class TokenSequence:
     def room(self) -> int:
         """Tokens that fit before something must be dropped."""
         return self._plan.num_cells - self._num_cells
+
+    @property
+    def fed(self) -> array[int]:
+        """Tokens ever fed, in order."""
+        return self._fed
+
+    def place(self) -> Place:
+        """Return where the sequence stands."""
+        return Place(
+            self._num_cells,
+            self._next_position,
+            self._fed_at_last_drop,
+            self._sinks_at_last_drop,
+            tuple(self._batch_starts),
+        )
+
+    def stand_at(self, fed: array[int], place: Place) -> None:
+        """Take the cells for what another sequence fed, which stood there."""
+        self._fed = fed
+        self._num_cells = place.num_cells
+        self._next_position = place.next_position
+        self._fed_at_last_drop = place.fed_at_last_drop
+        self._sinks_at_last_drop = place.sinks_at_last_drop
+        self._batch_starts = list(place.batch_starts)
 
     def feed(self, tokens: Sequence[int], want_logits: bool) -> None:
         """Run tokens: at most `room` of them, or at most one when the context is full.
