@@ -13,6 +13,7 @@ from models.demo import DEFAULT_DEMO
 
 DEMO_WINDOW_TOKENS = 256
 DEMO_REPLY_TOKENS = 20_000
+DEMO_REPETITION_PENALTY = 1.15  # a model this small goes in circles without one
 
 
 def start_demo(service: Service) -> Run:
@@ -36,7 +37,15 @@ def start_demo(service: Service) -> Run:
         options={},
     )
     chat = service.create_chat("Demo: a small window")
-    demo = replace(settings, load=load, system_prompt="", stop=(), keep_writing=True, max_new_tokens=DEMO_REPLY_TOKENS)
+    demo = replace(
+        settings,
+        load=load,
+        sampling=replace(settings.sampling, repetition_penalty=DEMO_REPETITION_PENALTY),
+        system_prompt="",
+        stop=(),
+        keep_writing=True,
+        max_new_tokens=DEMO_REPLY_TOKENS,
+    )
     service.apply_settings(demo, chat.id)
     return service.send(chat.id, openings_for(continues_text=True)[0].text)
 
