@@ -24,7 +24,7 @@ from models.sizing import (
 )
 
 _CHUNK_TOKENS = 128
-_HELD_BESIDES = {"ring": (105 * 2**20, 455), "llamacpp": (23 * 2**20, 122), "echo": (2**20, 0)}
+_HELD_BESIDES = {"ring": (55 * 2**20, 455), "llamacpp": (23 * 2**20, 122), "echo": (2**20, 0)}
 
 
 @dataclass(frozen=True)
