@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from models.demo import ensure_demo
 from models.folders import data_folder
+
+settings.register_profile("ci", derandomize=True)  # CI judges a change by the same examples each time
+if os.environ.get("CI"):
+    settings.load_profile("ci")
 
 USER_DATA_FOLDER = data_folder()  # read before any test moves the home
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from models.detokenizer import StreamDecoder
@@ -76,6 +76,7 @@ def test_text_comes_back_whole_and_never_shows_half_a_character(tokenizer: TextT
 @settings(max_examples=60, deadline=None)
 def test_every_text_survives_tokens_and_back(tokenizer: TextTokenizer, text: str) -> None:
     text = text.replace("▁", "_")  # how SentencePiece spells a space: such text comes back as spaces
+    assume("<" not in text)  # the name of a special token is that token, which shows nothing
     ids = tokenizer.encode(text)
     assert "".join(stream(tokenizer, [1], ids)) == text
     assert tokenizer.decode(ids) == text
