@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 from backends.errors import BadRequestError
 from backends.requests import Message
@@ -60,6 +61,27 @@ def build_prompt(
     if adds_bos and bos_id is not None and ids[:1] != [bos_id]:
         ids.insert(0, bos_id)
     return ids
+
+
+def plain_ids(text: str, encode: Encode, bos_id: int | None, adds_bos: bool) -> list[int]:
+    """Return a text as it stands, with the token that begins one where the model has it, and no template."""
+    return ([bos_id] if adds_bos and bos_id is not None else []) + encode(text)
+
+
+def num_pinned(messages: Sequence[Message], prompt_ids: Callable[[Sequence[Message]], list[int]]) -> int:
+    """Return how many leading tokens the system prompt takes, what the template puts around it included.
+
+    That is what two chats have in common that share a system prompt and nothing else.
+
+    Args:
+        prompt_ids: `build_prompt` for the model at hand.
+    """
+    system = [message for message in messages[:1] if message.role == "system"]
+    if not system:
+        return 0
+    one, other = (prompt_ids([*system, Message("user", text)]) for text in ("0", "Yes?"))
+    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    return sum(1 for _ in pairs)
 
 
 def _with_honest_ids(message: Message, decode: Decode) -> Message:

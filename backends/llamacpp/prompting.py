@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backends.llamacpp.library import Model
-from backends.llamacpp.sequence import common_prefix
 from backends.requests import Message
 from models.chat_template import ChatTemplate
-from models.prompt import build_prompt
+from models.prompt import build_prompt, num_pinned, plain_ids
 
 
 class Prompts:
@@ -34,16 +33,8 @@ class Prompts:
     def plain_ids(self, text: str) -> list[int]:
         """Return a text as it stands, with the token that begins one where the model has it and no template."""
         model = self._model
-        begin = [model.bos_id] if model.adds_bos and model.bos_id is not None else []
-        return begin + model.encode(text)
+        return plain_ids(text, model.encode, model.bos_id, model.adds_bos)
 
     def num_pinned(self, messages: Sequence[Message]) -> int:
-        """Return how many leading tokens the system prompt takes, what the template puts around it included.
-
-        That is what two chats have in common that share a system prompt and nothing else.
-        """
-        system = [message for message in messages[:1] if message.role == "system"]
-        if not system:
-            return 0
-        one, other = (self.ids([*system, Message("user", text)]) for text in ("0", "Yes?"))
-        return common_prefix(one, other)
+        """Return how many leading tokens the system prompt takes; see `models.prompt.num_pinned`."""
+        return num_pinned(messages, self.ids)

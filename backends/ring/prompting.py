@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from backends.errors import BadRequestError
 from backends.requests import Message
-from backends.ring.sequence import common_prefix
 from models.chat_template import ChatTemplate
-from models.prompt import build_prompt
+from models.prompt import build_prompt, num_pinned, plain_ids
 from models.tokenizer import TextTokenizer
 
 
@@ -52,16 +51,8 @@ class Prompts:
     def plain_ids(self, text: str) -> list[int]:
         """Return a text as it stands, with the token that begins one where the model has it and no template."""
         tokenizer = self.tokenizer
-        begin = [tokenizer.bos_id] if tokenizer.adds_bos and tokenizer.bos_id is not None else []
-        return begin + tokenizer.encode(text)
+        return plain_ids(text, tokenizer.encode, tokenizer.bos_id, tokenizer.adds_bos)
 
     def num_pinned(self, messages: Sequence[Message]) -> int:
-        """Return how many leading tokens the system prompt takes, what the template puts around it included.
-
-        That is what two chats have in common that share a system prompt and nothing else.
-        """
-        system = [message for message in messages[:1] if message.role == "system"]
-        if not system:
-            return 0
-        one, other = (self.ids([*system, Message("user", text)]) for text in ("0", "Yes?"))
-        return common_prefix(one, other)
+        """Return how many leading tokens the system prompt takes; see `models.prompt.num_pinned`."""
+        return num_pinned(messages, self.ids)
