@@ -1,8 +1,9 @@
 """How well a model predicts a long text, by depth, under each policy: `python -m app.proof.nll_by_depth MODEL TEXT`.
 
 Under "full" every layer keeps everything and sliding layers attend within their band: the reference. "as trained" must
-equal it; "ring" approximates full layers and must stay close, at any depth. The text is fed once a policy, each in a
-process of its own, through the code that generates; what was measured is written after each.
+equal it; "ring" approximates full layers and must stay close at any depth, the closer the wider its window. The text
+is fed once a policy and ring window, each in a process of its own, through the code that generates; what was measured
+is written after each.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import hashlib
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, cycle
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any, cast, get_args
 
 import typer
+from typing_extensions import assert_never
 
 from app.proof import machine
 from app.proof.picture import draw_svg
@@ -26,60 +29,95 @@ from app.proof.scoring import Losses, score
 from app.proof.slopes import Slope, slope_of
 from backends.requests import CachePolicy, LoadRequest, Precision
 
-_ORDER = (CachePolicy.FULL, CachePolicy.AS_TRAINED, CachePolicy.RING)
-_COLOURS = {CachePolicy.FULL: "#9ca3af", CachePolicy.AS_TRAINED: "#2563eb", CachePolicy.RING: "#ea580c"}
-_NAMES = {CachePolicy.FULL: "full, banded (reference)"}
+_FIRST_COLOURS = ("#9ca3af", "#2563eb")  # of the reference and of "as trained"
+_RING_COLOURS = ("#ea580c", "#16a34a", "#9333ea", "#0891b2")
 _DEFAULT_OUTPUT = Path("nll_by_depth.html")
 _SETTLED_AT_TOKENS = 4000  # drift is looked for from here on
 _NOTE_EVERY_TOKENS = 2000
 
 
+@dataclass(frozen=True)
+class Case:
+    """One way to feed the text."""
+
+    policy: CachePolicy
+    window: int
+
+    @property
+    def name(self) -> str:
+        match self.policy:
+            case CachePolicy.FULL:
+                return "full, banded (reference)"
+            case CachePolicy.AS_TRAINED:
+                return "as trained"
+            case CachePolicy.RING:
+                return f"ring, W = {self.window:,}"
+            case _:
+                assert_never(self.policy)
+
+
 @dataclass
 class DepthRun:
-    """Losses of one text under several policies.
+    """Losses of one text in several cases.
 
     Attributes:
-        load: model, window and sinks; its policy is not read.
+        load: model and sinks; its policy and window are not read.
+        windows: of the rings; the reference and "as trained" take the widest.
         text_name, text_sha256: of the file.
         num_tokens: asked for.
-        losses: nats, policy -> token by token.
-        seconds: policy -> time of feeding, loading included.
+        losses: nats, case -> token by token.
+        seconds: case -> time of feeding, loading included.
     """
 
     load: LoadRequest
+    windows: tuple[int, ...]
     text_name: str
     text_sha256: str
     num_tokens: int
-    losses: dict[CachePolicy, Losses] = field(default_factory=dict)
-    seconds: dict[CachePolicy, float] = field(default_factory=dict)
+    losses: dict[Case, Losses] = field(default_factory=dict)
+    seconds: dict[Case, float] = field(default_factory=dict)
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """All of them, the reference first."""
+        rings = (Case(CachePolicy.RING, window) for window in sorted(self.windows))
+        return (self.reference, Case(CachePolicy.AS_TRAINED, max(self.windows)), *rings)
+
+    @property
+    def reference(self) -> Case:
+        return Case(CachePolicy.FULL, max(self.windows))
+
+    @property
+    def measured(self) -> tuple[Case, ...]:
+        return tuple(case for case in self.cases if case in self.losses)
 
     @property
     def stretch_tokens(self) -> int:
         """Tokens averaged into one point: about sixty points in all."""
         return max(1, round(self.num_tokens / 60 / 100)) * 100
 
-    def by_depth(self, policy: CachePolicy) -> list[tuple[int, float]]:
-        return self.losses[policy].by_depth(self.stretch_tokens)
+    def by_depth(self, case: Case) -> list[tuple[int, float]]:
+        return self.losses[case].by_depth(self.stretch_tokens)
 
-    def above_reference(self, policy: CachePolicy) -> list[tuple[int, float]]:
+    def above_reference(self, case: Case) -> list[tuple[int, float]]:
         """Return (end of the stretch, mean loss beyond the reference's)."""
-        pairs = zip(self.by_depth(policy), self.by_depth(CachePolicy.FULL), strict=False)
+        pairs = zip(self.by_depth(case), self.by_depth(self.reference), strict=False)
         return [(end, mine - reference) for (end, mine), (_, reference) in pairs]
 
 
 def measure(run: DepthRun, text: str) -> Generator[None, None, None]:
-    """Score the text under each policy, the reference first, yielding after each token."""
-    for policy in _ORDER:
-        losses = run.losses[policy] = Losses()
+    """Score the text in each case, the reference first, yielding after each token."""
+    for case in run.cases:
+        losses = run.losses[case] = Losses()
         start = time.perf_counter()
-        for _ in score(replace(run.load, policy=policy), text, run.num_tokens, losses):
+        for _ in score(replace(run.load, policy=case.policy, window=case.window), text, run.num_tokens, losses):
             yield
-        run.seconds[policy] = time.perf_counter() - start
+        run.seconds[case] = time.perf_counter() - start
 
 
-def drift(run: DepthRun, policy: CachePolicy) -> Slope | None:
+def drift(run: DepthRun, case: Case) -> Slope | None:
     """Return how the loss beyond the reference's changes per token, from 4,000 tokens on."""
-    settled = [(end, above) for end, above in run.above_reference(policy) if end > _SETTLED_AT_TOKENS]
+    settled = [(end, above) for end, above in run.above_reference(case) if end > _SETTLED_AT_TOKENS]
     return slope_of([float(end) for end, _ in settled], [above for _, above in settled])
 
 
@@ -95,20 +133,19 @@ def report(run: DepthRun) -> Report:
 
 
 def _sentences(run: DepthRun) -> Iterator[str]:
-    load = run.load
     yield (
-        f"{Path(load.model).name}, {run.text_name}: {run.num_tokens:,} tokens, window {load.window:,}, "
-        f"{load.sinks} sinks, {load.precision}."
+        f"{Path(run.load.model).name}, {run.text_name}: {run.num_tokens:,} tokens, {run.load.sinks} sinks, "
+        f"{run.load.precision}."
     )
-    for policy in (CachePolicy.AS_TRAINED, CachePolicy.RING):
-        above = run.above_reference(policy) if policy in run.losses else []
+    for case in run.measured[1:]:
+        above = run.above_reference(case)
         if not above:
             continue
         end, most = max(above, key=lambda point: point[1])
-        slope = drift(run, policy)
+        slope = drift(run, case)
         drifts = "" if slope is None else f"; drift from 4,000 tokens on {_per_10k(slope)}"
         yield (
-            f"“{policy.value}” is {_signed(fmean(value for _, value in above))} nat off the reference, at worst "
+            f"“{case.name}” is {_signed(fmean(value for _, value in above))} nat off the reference, at worst "
             f"{_signed(most)} over the {run.stretch_tokens:,} tokens before {end:,}{drifts}."
         )
 
@@ -123,9 +160,8 @@ def _per_10k(slope: Slope) -> str:
 
 
 def _figures(run: DepthRun) -> list[Figure]:
-    measured = [policy for policy in _ORDER if policy in run.losses]
-    absolute = [_trace(policy, run.by_depth(policy)) for policy in measured]
-    above = [_trace(policy, run.above_reference(policy)) for policy in measured if policy is not CachePolicy.FULL]
+    absolute = [_trace(run, case, run.by_depth(case)) for case in run.measured]
+    above = [_trace(run, case, run.above_reference(case)) for case in run.measured[1:]]
     layout = axes("tokens read", "nats per token")
     layout["yaxis"].pop("rangemode")
     caption = f"Mean over {run.stretch_tokens:,} tokens; {run.text_name}, {Path(run.load.model).name}."
@@ -137,27 +173,27 @@ def _figures(run: DepthRun) -> list[Figure]:
     ]
 
 
-def _trace(policy: CachePolicy, points: Sequence[tuple[int, float]]) -> dict[str, Any]:
-    name = _NAMES.get(policy, policy.value)
-    dash = "dot" if policy is CachePolicy.FULL else "solid"
-    return line(name, [end for end, _ in points], [loss for _, loss in points], _COLOURS[policy], dash)
+def _trace(run: DepthRun, case: Case, points: Sequence[tuple[int, float]]) -> dict[str, Any]:
+    colours = dict(zip(run.cases, chain(_FIRST_COLOURS, cycle(_RING_COLOURS)), strict=False))
+    dash = "dot" if case == run.reference else "solid"
+    return line(case.name, [end for end, _ in points], [loss for _, loss in points], colours[case], dash)
 
 
 def _table(run: DepthRun) -> Table:
-    rows = []
-    for policy in (policy for policy in _ORDER if policy in run.losses):
-        above = [value for _, value in run.above_reference(policy)]
-        mean, slope = run.losses[policy].mean, drift(run, policy)
-        rows.append(
-            (
-                _NAMES.get(policy, policy.value),
-                "" if mean is None else f"{mean:.4f}",
-                _signed(max(above)) if above else "",
-                "" if slope is None or policy is CachePolicy.FULL else _per_10k(slope),
-            )
-        )
+    rows = [_row(run, case) for case in run.measured]
     columns = ("Policy", "Mean, nats", "Worst stretch above the reference", "Drift from 4,000 tokens on")
     return Table("Loss by policy", columns, rows)
+
+
+def _row(run: DepthRun, case: Case) -> tuple[str, ...]:
+    above = [value for _, value in run.above_reference(case)]
+    mean, slope = run.losses[case].mean, drift(run, case)
+    return (
+        case.name,
+        "" if mean is None else f"{mean:.4f}",
+        _signed(max(above)) if above else "",
+        "" if slope is None or case == run.reference else _per_10k(slope),
+    )
 
 
 def _results(run: DepthRun) -> dict[str, Any]:
@@ -166,25 +202,26 @@ def _results(run: DepthRun) -> dict[str, Any]:
         "text": run.text_name,
         "text_sha256": run.text_sha256,
         "num_tokens": run.num_tokens,
-        "window": run.load.window,
         "sinks": run.load.sinks,
         "precision": run.load.precision,
         "stretch_tokens": run.stretch_tokens,
         "machine": machine.describe(),
-        "policies": {policy.value: _policy_results(run, policy) for policy in run.losses},
+        "cases": [_case_results(run, case) for case in run.measured],
     }
 
 
-def _policy_results(run: DepthRun, policy: CachePolicy) -> Mapping[str, Any]:
-    losses, reference = run.losses[policy], run.losses[CachePolicy.FULL]
+def _case_results(run: DepthRun, case: Case) -> Mapping[str, Any]:
+    losses, reference = run.losses[case], run.losses[run.reference]
     pairs = zip(losses.values, reference.values, strict=False)
-    slope = drift(run, policy)
+    slope = drift(run, case)
     return {
+        "policy": case.policy.value,
+        "window": case.window,
         "mean_nats": losses.mean,
-        "by_depth": [[end, round(loss, 6)] for end, loss in run.by_depth(policy)],
+        "by_depth": [[end, round(loss, 6)] for end, loss in run.by_depth(case)],
         "largest_token_difference_nats": max((abs(mine - other) for mine, other in pairs), default=None),
         "drift_nats_per_token": None if slope is None else [slope.value, slope.low, slope.high],
-        "seconds": run.seconds.get(policy),
+        "seconds": run.seconds.get(case),
     }
 
 
@@ -192,19 +229,20 @@ def main(
     model: Annotated[str, typer.Argument(help="A GGUF file, a Hugging Face folder, a hub id, or a demo's name.")],
     text: Annotated[Path, typer.Argument(help="A UTF-8 text file.")],
     tokens: Annotated[int, typer.Option("--tokens", "-n", min=1, help="How many of its tokens to feed.")] = 8000,
-    window: Annotated[int, typer.Option("--window", "-w", min=1)] = 512,
+    window: Annotated[list[int] | None, typer.Option("--window", "-w", min=1, help="Of a ring; repeat it.")] = None,
     sinks: Annotated[int, typer.Option("--sinks", "-s", min=0)] = 4,
     precision: Annotated[str, typer.Option(help="float32, bfloat16, int8 or auto.")] = "float32",
     threads: Annotated[int | None, typer.Option(min=1)] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="HTML; its JSON lies beside it.")] = _DEFAULT_OUTPUT,
     svg: Annotated[Path | None, typer.Option(help="Draw the figures there too; takes Playwright and Chromium.")] = None,
 ) -> None:
-    """Feed a text under every policy; write its loss by depth as JSON, HTML and SVG."""
+    """Feed a text under every policy and ring window; write its loss by depth as JSON, HTML and SVG."""
     with errors_shown(as_json=False):
         content = read_text(text)
-        load = load_request(model, "ring", CachePolicy.FULL, window, sinks, threads)
+        windows = tuple(window or (512,))
+        load = load_request(model, "ring", CachePolicy.FULL, max(windows), sinks, threads)
         sha256 = hashlib.sha256(content.encode()).hexdigest()
-        run = DepthRun(replace(load, precision=_precision(precision)), text.name, sha256, tokens)
+        run = DepthRun(replace(load, precision=_precision(precision)), windows, text.name, sha256, tokens)
         _follow(run, content, output)
         found = report(run)
         for path in (*write(found, output), *(draw_svg(found.figures, svg) if svg is not None else ())):
@@ -216,7 +254,7 @@ def main(
 def _follow(run: DepthRun, content: str, output: Path) -> None:
     for count, _ in enumerate(measure(run, content), start=1):
         if count % _NOTE_EVERY_TOKENS == 0:
-            note(f"{count:,} of {len(_ORDER) * run.num_tokens:,} tokens")
+            note(f"{count:,} of {len(run.cases) * run.num_tokens:,} tokens")
             write(report(run), output)
 
 

@@ -9,12 +9,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from app.proof.nll_by_depth import DepthRun, drift, main, report
+from app.proof.nll_by_depth import Case, DepthRun, drift, main, report
 from app.proof.scoring import Losses
 from backends.requests import CachePolicy, LoadRequest
 from tests.backends.tiny_gguf import write_tiny_gguf
 
-RING, AS_TRAINED, FULL = CachePolicy.RING, CachePolicy.AS_TRAINED, CachePolicy.FULL
+RING, FULL = Case(CachePolicy.RING, 512), Case(CachePolicy.FULL, 512)
 NUM_TOKENS = 240
 cli = typer.Typer()
 cli.command()(main)
@@ -29,17 +29,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_what_is_bounded_as_trained_equals_the_banded_cache_that_keeps_everything(folder: Path) -> None:
-    arguments = [str(folder / "tiny.gguf"), str(folder / "text.txt"), "-n", str(NUM_TOKENS), "-w", "32"]
+    arguments = [str(folder / "tiny.gguf"), str(folder / "text.txt"), "-n", str(NUM_TOKENS), "-w", "32", "-w", "64"]
     result = CliRunner().invoke(cli, [*arguments, "--threads", "1", "-o", str(folder / "out.html")])
     assert result.exit_code == 0, result.output
     found = json.loads((folder / "out.json").read_text())
-    by_policy = found["policies"]
-    assert list(by_policy) == ["full", "as trained", "ring"]
-    assert by_policy["as trained"]["largest_token_difference_nats"] < 1e-3
-    assert by_policy["ring"]["largest_token_difference_nats"] > 0.01  # full layers of an untrained model do notice
-    for policy in by_policy.values():
-        assert [end for end, _ in policy["by_depth"]] == [100, 200]
-    assert (found["num_tokens"], found["window"], found["text"]) == (NUM_TOKENS, 32, "text.txt")
+    _, as_trained, *rings = found["cases"]
+    named = [(case["policy"], case["window"]) for case in found["cases"]]
+    assert named == [("full", 64), ("as trained", 64), ("ring", 32), ("ring", 64)]
+    assert as_trained["largest_token_difference_nats"] < 1e-3
+    for ring in rings:
+        assert ring["largest_token_difference_nats"] > 0.01  # full layers of an untrained model do notice
+    for case in found["cases"]:
+        assert [end for end, _ in case["by_depth"]] == [100, 200]
+    assert (found["num_tokens"], found["text"]) == (NUM_TOKENS, "text.txt")
     assert "“as trained” is +0.0000 nat off" in result.stdout
     assert "</html>" in (folder / "out.html").read_text()
 
@@ -58,7 +60,7 @@ def test_a_wrong_argument_ends_with_one_sentence(folder: Path, changed: dict[int
 
 def known_run(above: float, per_token: float) -> DepthRun:
     """A run whose ring losses are that much above the reference, and more so with depth."""
-    run = DepthRun(LoadRequest("ring", "m.gguf", precision="float32"), "t.txt", "0", 12_000)
+    run = DepthRun(LoadRequest("ring", "m.gguf", precision="float32"), (512,), "t.txt", "0", 12_000)
     reference = [2.0 + index % 7 / 10 for index in range(12_000)]
     run.losses = {
         FULL: Losses(reference),
