@@ -7,6 +7,7 @@ import { Conversation } from "./conversation.js";
 import { Engine } from "./engine.js";
 import { count, rate } from "./format.js";
 import { Panel } from "./panel.js";
+import { ReadingPlace } from "./reading_place.js";
 import { Setup } from "./setup.js";
 import { Stream } from "./stream.js";
 import { watchChrome } from "./chrome.js";
@@ -31,6 +32,7 @@ class Page {
       edit: (text) => this.start("edit", { text }),
       showFigures: (messageId) => this.showFigures(messageId).then(() => this.chrome.open("panel")),
     });
+    this.reading = new ReadingPlace(this.conversation);
     this.panel = new Panel();
     this.engine = new Engine(complain, () => this.chatId);
     this.setup = new Setup(
@@ -71,6 +73,12 @@ class Page {
       if (window.matchMedia("(min-width: 861px)").matches) document.getElementById("rs-input").focus();
     }
     await this.load();
+  }
+
+  // Shows a chat at a character of one of its messages, with the words found there marked.
+  async openAt(chatId, messageId, offset, words = []) {
+    await this.open(chatId);
+    return this.reading.goTo(messageId, offset, words);
   }
 
   // Reads the chat from the server and takes up its stream from there.

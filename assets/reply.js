@@ -65,6 +65,13 @@ export class Reply {
     this.body.style.minHeight = "";
   }
 
+  // Returns the element that shows a block, for the page to scroll to.
+  async elementOf(block) {
+    await this.load();
+    const section = this.body.children[Math.floor(block / BLOCKS_A_SECTION)];
+    return section?.children[block % BLOCKS_A_SECTION] ?? section ?? this.body;
+  }
+
   text() {
     return getText(`/messages/${this.id}/text`);
   }
