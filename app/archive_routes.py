@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from urllib.parse import quote
 
@@ -27,6 +29,13 @@ class Folder(BaseModel):
     """Where to put a chat; empty takes it out of its folder."""
 
     folder: str
+
+
+class FolderChange(BaseModel):
+    """A folder and its new name; empty takes its chats out."""
+
+    folder: str
+    name: str
 
 
 class Named(BaseModel):
@@ -56,6 +65,10 @@ def _search_routes(service: Service) -> APIRouter:
     def file(chat_id: int, wanted: Folder) -> Json:
         return chat_data(service.library.file_chat(chat_id, wanted.folder))
 
+    @router.patch("/folders")
+    def rename_folder(wanted: FolderChange) -> Json:
+        return {"folder": service.library.rename_folder(wanted.folder, wanted.name)}
+
     return router
 
 
@@ -68,6 +81,15 @@ def _file_routes(service: Service, assets: Path) -> APIRouter:
         headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(file_name(chat, format_), safe='')}"}
         media_type = f"{MEDIA_TYPES[format_]}; charset=utf-8"
         return StreamingResponse(exported(chat, format_, assets), media_type=media_type, headers=headers)
+
+    @router.get("/backup")
+    def backup() -> Response:
+        """Return all chats as one file, which `ringside import` reads."""
+        pieces = service.library.backed_up()
+        first = next(pieces)  # by now it is whole, or an error says why not
+        name = time.strftime("ringside-%Y%m%d-%H%M%S.sqlite")
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return StreamingResponse(chain([first], pieces), media_type="application/vnd.sqlite3", headers=headers)
 
     @router.post("/import")
     def import_(file: File) -> Json:

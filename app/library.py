@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from app.archive import Archive, ArchivedChat
@@ -10,9 +12,12 @@ from app.input_rules import clean_text
 from app.presets import Presets
 from app.search_index import FoundMessage, SearchIndex
 from app.store import Chat, Store
+from app.store_backup import copy_store
 from backends.errors import BadRequestError
 
 MAX_FOLDER_CHARS = 60
+
+_PIECE_BYTES = 1 << 20
 
 
 class Library:
@@ -42,13 +47,31 @@ class Library:
 
     def file_chat(self, chat_id: int, folder: str) -> Chat:
         """Put a chat into a folder, which begins to be with its first chat; an empty name takes it out."""
-        folder = " ".join(clean_text(folder).split())
-        if len(folder) > MAX_FOLDER_CHARS:
-            raise BadRequestError(
-                f"A folder's name has at most {MAX_FOLDER_CHARS} characters.", "Choose a shorter one."
-            )
-        self._store.file_chat(chat_id, folder)
+        self._store.file_chat(chat_id, _folder_name(folder))
         return self._store.chat(chat_id)
+
+    def rename_folder(self, folder: str, name: str) -> str:
+        """Rename a folder, which becomes part of one that has this name already; an empty name takes its chats out.
+
+        Return the name as kept.
+        """
+        name = _folder_name(name)
+        if folder:
+            self._store.rename_folder(folder, name)
+        return name
+
+    def backed_up(self) -> Iterator[bytes]:
+        """Yield a copy of everything as one file, whole and checked before its first byte comes.
+
+        Raises:
+            StoreError: the copy cannot be written, or the store is damaged and the copy would be too.
+        """
+        with tempfile.TemporaryDirectory(prefix=".backup-", dir=self._store.path.parent) as folder:
+            copy = Path(folder) / "chats.sqlite"
+            copy_store(self._store.path, copy)
+            with copy.open("rb") as file:
+                while piece := file.read(_PIECE_BYTES):
+                    yield piece
 
     def archived(self, chat_id: int) -> ArchivedChat:
         """Return a whole chat for export. Raises BadRequestError if it is gone."""
@@ -71,3 +94,10 @@ class Library:
     def close(self) -> None:
         """Stop indexing. Twice is fine."""
         self._index.close()
+
+
+def _folder_name(name: str) -> str:
+    name = " ".join(clean_text(name).split())
+    if len(name) > MAX_FOLDER_CHARS:
+        raise BadRequestError(f"A folder's name has at most {MAX_FOLDER_CHARS} characters.", "Choose a shorter one.")
+    return name

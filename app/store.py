@@ -106,6 +106,10 @@ class Store:
         """Put a chat into a folder; an empty name takes it out."""
         self.database.write("UPDATE chats SET folder = ? WHERE id = ?", folder, chat_id)
 
+    def rename_folder(self, folder: str, name: str) -> None:
+        """Put all chats of a folder into another; an empty name takes them out."""
+        self.database.write("UPDATE chats SET folder = ? WHERE folder = ?", name, folder)
+
     def delete_chat(self, chat_id: int) -> None:
         """Delete a chat and all that belongs to it; none is fine."""
         self.database.write("DELETE FROM chats WHERE id = ?", chat_id)
@@ -181,6 +185,10 @@ class Store:
             opening,
             message_id,
         )
+
+    def keep_opening(self, message_id: int, opening: str) -> None:
+        """Set the mark of reasoning of a reply that begins as another one did."""
+        self.database.write("UPDATE messages SET opening = ? WHERE id = ?", opening, message_id)
 
     def begin_growing(self, message_id: int, content: Content, behind: Content) -> None:
         """Queue a message to be gone on with: after `content`, and in front of `behind` if it has any text."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from urllib.parse import quote
 
 from fastapi.testclient import TestClient
 
 from app.server import build_routes
 from app.service import Service
+from app.store import Store
 from tests.app.conftest import EchoService
 
 
@@ -54,6 +56,45 @@ def test_a_chat_goes_into_a_folder_and_out_of_it(echo_service: EchoService) -> N
         assert page.put(f"/app/chats/{chat}/folder", json={"folder": "x" * 61}).status_code == 400
         assert page.put(f"/app/chats/{chat}/folder", json={"folder": ""}).json()["folder"] == ""
         assert page.put("/app/chats/99/folder", json={"folder": "x"}).status_code == 400
+
+
+def test_a_folder_is_renamed_joined_with_another_and_dissolved(echo_service: EchoService) -> None:
+    service = echo_service()
+    with client(service) as page:
+        for folder in ("Old", "Old", "Other", ""):
+            chat = service.create_chat("A").id
+            page.put(f"/app/chats/{chat}/folder", json={"folder": folder})
+
+        def folders() -> list[str]:
+            return sorted(chat.folder for chat in service.chats())
+
+        assert page.patch("/app/folders", json={"folder": "Old", "name": "  New  one "}).json() == {"folder": "New one"}
+        assert folders() == ["", "New one", "New one", "Other"]
+        page.patch("/app/folders", json={"folder": "New one", "name": "Other"})
+        assert folders() == ["", "Other", "Other", "Other"]
+        assert page.patch("/app/folders", json={"folder": "Other", "name": "x" * 61}).status_code == 400
+        page.patch("/app/folders", json={"folder": "", "name": "Everything"})
+        assert folders() == ["", "Other", "Other", "Other"]
+        page.patch("/app/folders", json={"folder": "Other", "name": ""})
+        assert folders() == ["", "", "", ""]
+
+
+def test_a_backup_comes_as_one_whole_file_and_leaves_nothing_behind(echo_service: EchoService, tmp_path: Path) -> None:
+    service = echo_service(rate="max", end_after="10")
+    with client(service) as page:
+        chat = written(service, "Say it.", title="Kept")
+        answer = page.get("/app/backup")
+        assert ".sqlite" in answer.headers["content-disposition"]
+        copy = Store(_saved(tmp_path / "copy.sqlite", answer.content))
+        assert [each.title for each in copy.chats()] == ["Kept"]
+        assert copy.messages(chat)[1].text == service.messages(chat)[1].text
+        copy.close()
+        assert not list(service.application.data_folder.glob(".backup-*"))
+
+
+def _saved(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
 
 
 def test_a_chat_is_exported_in_every_form_and_its_json_comes_back_whole(echo_service: EchoService) -> None:
