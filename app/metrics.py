@@ -65,8 +65,9 @@ class Summary:
         elapsed_s: of generation, prefill included; a continued reply adds its stretches.
         prompt_tokens, prompt_done_tokens, reused_tokens: of the prefill.
         prompt_tokens_per_s: of the prompt tokens really read.
-        position_tokens, window_filled_tokens, window_tokens: see `MemoryFigures`, as are the byte counts.
+        position_tokens, window_filled_tokens, window_tokens, num_rows: see `MemoryFigures`, as are the byte counts.
         process_bytes, process_peak_bytes: resident memory of the worker, now and at most.
+        loop_tokens: length of what the reply repeats over and over, see `app.loops`; None while it does not.
     """
 
     num_tokens: int = 0
@@ -86,10 +87,12 @@ class Summary:
     kv_full_bytes: int = 0
     weights_bytes: int = 0
     snapshot_bytes: int = 0
+    num_rows: int = 1
     process_bytes: int = 0
     process_peak_bytes: int = 0
     device_process_bytes: int | None = None
     device_allocated_bytes: int | None = None
+    loop_tokens: int | None = None
 
 
 @dataclass(frozen=True)
@@ -177,7 +180,7 @@ class MetricsRecorder:
         self._started_at_s: float | None = None
         self._base_tokens = earlier.summary.num_tokens
         self._base_s = earlier.summary.elapsed_s
-        self._summary = replace(earlier.summary, time_to_first_token_s=None, tokens_per_s=None)
+        self._summary = replace(earlier.summary, time_to_first_token_s=None, tokens_per_s=None, loop_tokens=None)
         self.loops = LoopDetector()
         self._series = {name: BoundedSeries(MAX_POINTS, earlier.traces.get(name, ())) for name in TRACES}
         self._prefills = list(earlier.prefills)
@@ -217,7 +220,12 @@ class MetricsRecorder:
             rates = (self._rate.advance(num_new, update.time_s), self._rate.smooth)
             self._average.advance(num_new, update.time_s)
         self._note_memory(update.memory, update.process_bytes)
-        self._summary = replace(self._summary, num_tokens=total, tokens_per_s_average=self._average.value)
+        self._summary = replace(
+            self._summary,
+            num_tokens=total,
+            tokens_per_s_average=self._average.value,
+            loop_tokens=self.loops.period_tokens,
+        )
         self._record(total, rates, update.memory, update.process_bytes)
 
     def end(self, time_s: float) -> None:
@@ -230,6 +238,11 @@ class MetricsRecorder:
         elapsed_s = self._elapsed_s()
         rate = self._rate.smooth if self._ended else self._rate.now(elapsed_s)
         return replace(self._summary, elapsed_s=self._base_s + elapsed_s, tokens_per_s=rate)
+
+    @property
+    def loop_tokens(self) -> int | None:
+        """The length of what the reply repeats over and over; None while it does not."""
+        return self._summary.loop_tokens
 
     def record(self) -> MetricsRecord:
         """Return everything kept."""

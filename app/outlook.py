@@ -9,11 +9,11 @@ from pathlib import Path
 from app.chat_settings import ChatSettings
 from app.local_models import estimate_load, local_models
 from app.openings import Opening, openings_for
-from backends.errors import ModelFileError, RingsideError
+from backends.errors import BadRequestError, ModelFileError, RingsideError
 from backends.registry import BACKENDS
-from backends.requests import LoadRequest
+from backends.requests import LoadRequest, Message
 from models.catalog import ModelEntry
-from models.chat_template import find_templates
+from models.chat_template import ChatTemplate, find_templates
 from models.demo import DEMOS, Demo
 from models.hub import HubId
 from models.model_files import ModelFiles
@@ -40,6 +40,7 @@ class Outlook:
         continues_text: a base model goes on with the text instead of answering it.
         openings: fitting first messages.
         notes: sentences, the most important first.
+        templates: names of the model's chat templates.
         problem, hint: why it will not load, and the way out; empty if nothing speaks against it.
     """
 
@@ -50,6 +51,7 @@ class Outlook:
     notes: tuple[str, ...] = ()
     problem: str = ""
     hint: str = ""
+    templates: tuple[str, ...] = ()
 
 
 def model_choices(data_folder: Path, model_folders: Sequence[Path]) -> list[ModelChoice]:
@@ -77,7 +79,10 @@ def outlook(settings: ChatSettings, data_folder: Path) -> Outlook:
         files = _files(request, data_folder)
         if files is None:
             return _to_be_fetched(request.model, problem, hint)
-        continues = not request.chat_template and not find_templates(files)
+        templates = tuple(find_templates(files))
+        continues = not request.chat_template and not templates
+        if request.chat_template:
+            _try_out(request.chat_template, files)
         estimate = estimate_load(request, data_folder)
     except RingsideError as error:
         return Outlook(
@@ -87,7 +92,14 @@ def outlook(settings: ChatSettings, data_folder: Path) -> Outlook:
             hint=hint or error.hint,
         )
     notes = estimate.warnings if estimate else ()
-    return Outlook(files.name, openings_for(continues), estimate, continues, notes, problem, hint)
+    return Outlook(files.name, openings_for(continues), estimate, continues, notes, problem, hint, templates)
+
+
+def _try_out(template: str, files: ModelFiles) -> None:
+    """Write one message by a template given by hand. Raises RingsideError for one that could not be used."""
+    found = ChatTemplate.find(files, template)
+    if found is not None and not found.render([Message("user", "Hello.")]).strip():
+        raise BadRequestError("The chat template of these settings writes nothing for a message.", "Correct it.")
 
 
 def _to_be_fetched(model: str, problem: str, hint: str) -> Outlook:

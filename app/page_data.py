@@ -128,6 +128,7 @@ def outlook_data(seen: Outlook, settings: ChatSettings) -> Json:
         "continues_text": seen.continues_text,
         "openings": [asdict(opening) for opening in seen.openings],
         "notes": list(seen.notes),
+        "templates": list(seen.templates),
         "problem": seen.problem,
         "hint": seen.hint,
         "estimate": weighed,

@@ -248,7 +248,7 @@ class Run:
     def loop_tokens(self) -> int | None:
         """The length of what the reply repeats over and over; None while it does not, see `app.loops`."""
         with self._changed:
-            return self._metrics.loops.period_tokens
+            return self._metrics.loop_tokens
 
     def metrics(self) -> MetricsRecord:
         """Return the whole series, decimated, and the summary."""

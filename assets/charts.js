@@ -1,10 +1,12 @@
-// Two Plotly charts, each one element for the life of the page: redrawn in place, at most once a second, so zoom and
+// Three Plotly charts, each one element for the life of the page: redrawn in place, at most once a second, so zoom and
 // hover stay and nothing leaks. Plotly itself is fetched after the page is up.
 
 import { duration } from "./format.js";
 
 const PERIOD_MS = 1000;
 const HIDDEN_PERIOD_MS = 5000;
+
+const HEIGHTS = { memory: 268, speed: 200, phrases: 112 };
 
 const MEMORY = [
   ["device_process_bytes", "GPU memory of the process", "--rs-chart-device", "solid", 2],
@@ -18,6 +20,7 @@ export class Charts {
   constructor() {
     this.memory = document.getElementById("rs-chart-memory");
     this.speed = document.getElementById("rs-chart-speed");
+    this.phrases = document.getElementById("rs-chart-phrases");
     this.scaleButton = document.getElementById("rs-scale");
     this.pauseButton = document.getElementById("rs-pause");
     this.log = remembered("ringside.memory-scale", "log") === "log";
@@ -76,6 +79,7 @@ export class Charts {
     this.revision += 1;
     Plotly.react(this.memory, this.#memoryTraces(colour), this.#layout(colour, "memory"), CONFIG);
     Plotly.react(this.speed, this.#speedTraces(colour), this.#layout(colour, "speed"), CONFIG);
+    Plotly.react(this.phrases, this.#phraseTraces(colour), this.#layout(colour, "phrases"), CONFIG);
   }
 
   #memoryTraces(colour) {
@@ -118,6 +122,22 @@ export class Charts {
     ];
   }
 
+  #phraseTraces(colour) {
+    const { distinct_share: share } = this.panel.series;
+    return [
+      {
+        type: "scatter",
+        mode: "lines",
+        name: "new phrases",
+        uid: "distinct_share",
+        x: share.tokens,
+        y: share.values,
+        line: { color: colour(this.panel.loop.hidden ? "--rs-chart-process" : "--rs-chart-full"), width: 2 },
+        hovertemplate: "%{y:.0%}<extra>new phrases</extra>",
+      },
+    ];
+  }
+
   #layout(colour, which) {
     const ink = colour("--rs-ink-soft");
     const grid = colour("--rs-line");
@@ -127,7 +147,7 @@ export class Charts {
       datarevision: this.revision, // the arrays grow in place
       uirevision: `${this.panel.messageId}${which === "memory" && this.log ? "log" : ""}`,
       autosize: true,
-      height: which === "memory" ? 268 : 200,
+      height: HEIGHTS[which],
       margin: { l: 8, r: 8, t: 6, b: 4 },
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
@@ -136,14 +156,16 @@ export class Charts {
       hoverlabel: { bgcolor: colour("--rs-raised"), bordercolor: colour("--rs-line-strong"), font: { color: colour("--rs-ink") } },
       legend: { orientation: "h", x: 0, y: -0.18, yanchor: "top", font: { size: 11 }, bgcolor: "rgba(0,0,0,0)" },
       xaxis: { ...axis, visible: !empty, rangemode: "tozero", tickformat: ",d", hoverformat: ",d", showgrid: false },
-      yaxis:
-        which === "memory"
-          ? { ...axis, visible: !empty, type: this.log ? "log" : "linear", rangemode: "tozero", ...bytesTicks(this), exponentformat: "SI" }
-          : { ...axis, visible: !empty, rangemode: "tozero", tickformat: "~g" },
+      yaxis: { ...axis, visible: !empty, rangemode: "tozero", ...this.#valueAxis(which) },
       shapes: this.#prefillMarks(colour),
       annotations: empty ? [emptyNote(colour, which)] : this.#prefillLabels(colour, which),
-      showlegend: !empty,
+      showlegend: !empty && which !== "phrases",
     };
+  }
+
+  #valueAxis(which) {
+    if (which === "memory") return { type: this.log ? "log" : "linear", ...bytesTicks(this), exponentformat: "SI" };
+    return which === "phrases" ? { range: [0, 1.04], tickformat: ".0%", nticks: 3 } : { tickformat: "~g" };
   }
 
   // A prompt is read between two tokens: a line there, with how long it took.
@@ -176,7 +198,7 @@ export class Charts {
   async #download(which) {
     const Plotly = await plotly();
     const background = getComputedStyle(document.body).getPropertyValue("--rs-page").trim() || "white";
-    const chart = which === "memory" ? this.memory : this.speed;
+    const chart = this[which];
     const figure = { data: chart.data, layout: { ...chart.layout, paper_bgcolor: background, autosize: false } };
     await Plotly.downloadImage(figure, { format: "png", width: 1200, height: 560, scale: 2, filename: `ringside-${which}` });
   }
@@ -184,13 +206,19 @@ export class Charts {
 
 const CONFIG = { displayModeBar: false, responsive: false, scrollZoom: false, doubleClick: "reset" };
 
+const EMPTY = {
+  memory: "Memory appears here while a reply is written.",
+  speed: "Speed appears here.",
+  phrases: "Whether the text repeats itself appears here.",
+};
+
 const emptyNote = (colour, which) => ({
   x: 0.5,
   y: 0.5,
   xref: "paper",
   yref: "paper",
   showarrow: false,
-  text: which === "memory" ? "Memory appears here while a reply is written." : "Speed appears here.",
+  text: EMPTY[which],
   font: { size: 12, color: colour("--rs-ink-faint") },
 });
 

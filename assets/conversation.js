@@ -10,6 +10,8 @@ const ENDINGS = {
   length: "reached its length limit",
   cancelled: "stopped by you",
   error: "ended by an error",
+  time: "reached its time limit",
+  loop: "stopped for going round in circles",
 };
 
 export class Conversation {

@@ -1,8 +1,8 @@
-// The live panel: big numbers as plain text at every event, two charts redrawn once a second.
+// The live panel: big numbers as plain text at every event, three charts redrawn once a second.
 
 import { get } from "./api.js";
 import { Charts } from "./charts.js";
-import { bytes, count, duration, rate } from "./format.js";
+import { bytes, count, duration, plural, rate } from "./format.js";
 import { Series } from "./series.js";
 
 export const TRACES = [
@@ -14,6 +14,7 @@ export const TRACES = [
   "kv_held_bytes",
   "kv_allocated_bytes",
   "kv_full_bytes",
+  "distinct_share",
 ];
 
 export class Panel {
@@ -27,6 +28,8 @@ export class Panel {
     this.subs = new Map([...document.querySelectorAll("[data-sub]")].map((each) => [each.dataset.sub, each]));
     this.bar = document.getElementById("rs-window-bar");
     this.saving = document.getElementById("rs-saving");
+    this.loop = document.getElementById("rs-loop");
+    this.snapshots = document.getElementById("rs-snapshots");
     this.csv = document.getElementById("rs-csv");
   }
 
@@ -41,6 +44,8 @@ export class Panel {
     for (const name of ["rate", "first", "window", "kv", "memory"]) this.#put(name, "–");
     this.bar.style.width = "0";
     this.saving.textContent = "";
+    this.snapshots.textContent = "";
+    this.loop.hidden = true;
     this.charts.draw(this, true);
   }
 
@@ -93,7 +98,7 @@ export class Panel {
   }
 
   #summary(summary) {
-    this.#put("tokens", count(summary.num_tokens), summary.prompt_tokens ? `prompt ${count(summary.prompt_tokens)}` : "");
+    this.#put("tokens", count(summary.num_tokens), promptTokens(summary));
     this.#put("rate", rate(summary.tokens_per_s), average(summary));
     this.#put("first", duration(summary.time_to_first_token_s), prefillRate(summary));
     if (summary.window_tokens) {
@@ -109,6 +114,9 @@ export class Panel {
     else this.#put("memory", bytes(summary.process_bytes), summary.process_peak_bytes ? `peak ${bytes(summary.process_peak_bytes)}` : "");
     this.#put("elapsed", summary.elapsed_s ? duration(summary.elapsed_s) : "");
     this.saving.textContent = saving(summary);
+    this.snapshots.textContent = snapshots(summary);
+    this.loop.hidden = !summary.loop_tokens;
+    if (summary.loop_tokens) this.loop.textContent = looped(summary);
     this.csv.hidden = false;
     this.csv.href = `/app/messages/${this.messageId}/metrics.csv`;
   }
@@ -125,6 +133,11 @@ const emptySeries = () => Object.fromEntries(TRACES.map((name) => [name, new Ser
 
 const average = (summary) => (summary.tokens_per_s_average ? `average ${rate(summary.tokens_per_s_average)}` : "");
 
+function promptTokens({ prompt_tokens: all, reused_tokens: reused }) {
+  if (!all) return "";
+  return reused ? `prompt ${count(all)}, ${count(reused)} of it reused` : `prompt ${count(all)}`;
+}
+
 function prefillRate(summary) {
   if (!summary.prompt_tokens_per_s) return "";
   return `prompt at ${rate(summary.prompt_tokens_per_s)}/s`;
@@ -134,4 +147,10 @@ function saving({ kv_held_bytes: held, kv_full_bytes: full }) {
   if (!held || full < 1.2 * held) return "";
   const times = full / held;
   return `Keeping everything would take ${times >= 10 ? count(times) : times.toFixed(1)} times the cache by now.`;
+}
+
+const snapshots = ({ snapshot_bytes: held }) => (held ? `Saved states for regenerate and edit hold ${bytes(held)}.` : "");
+
+function looped({ loop_tokens: period }) {
+  return `It goes round in circles: the same ${plural(period, "token")} over and over.`;
 }

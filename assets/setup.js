@@ -2,6 +2,7 @@
 
 import { get, showProblem } from "./api.js";
 import { bytes, count } from "./format.js";
+import { offerTemplates } from "./templates.js";
 
 const SETTLE_MS = 5000;
 const OWN_CHANGE_MS = 3000; // the stream tells of this tab's own changes as well
@@ -84,6 +85,7 @@ export class Setup {
 
   #draw(seen) {
     this.know(seen);
+    offerTemplates(seen.templates);
     this.body.replaceChildren();
     if (seen.problem) {
       const box = element("div", "problem");

@@ -45,7 +45,7 @@ class LoadRequest:
         growing_context_tokens: cells reserved by backends that must allocate a growing cache up front
             (llama.cpp under "as trained" and "full"); bounded caches ignore it.
         num_threads: CPU threads; None leaves one physical core to the page (see `backends.threads`).
-        chat_template: Jinja source given by hand; None takes the model's own.
+        chat_template: Jinja source given by hand, or the name of one of the model's templates; None takes its own.
         options: a leaf's own switches, as text (the echo backend's rate and faults, for one).
     """
 

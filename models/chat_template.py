@@ -5,7 +5,7 @@ Knows text only; tokens are `models.prompt`. What a template may do is `models.t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,7 +58,7 @@ class ChatTemplate:
         except TemplateSyntaxError as error:
             raise ModelFileError(
                 f"The chat template of {origin} is broken at line {error.lineno}: {error.message}",
-                "Give another one by hand.",
+                "Correct it, or give another one by hand.",
             ) from error
         self._takes_parts = not self._shows("user", as_parts=False) and self._shows("user", as_parts=True)
         self.has_system_role = self._shows("system", self._takes_parts)
@@ -72,13 +72,15 @@ class ChatTemplate:
 
         Args:
             files: the model.
-            override: Jinja text given by hand.
+            override: Jinja text given by hand, or the name of one of the model's own templates.
 
         Raises:
-            ModelFileError: the template found is broken.
+            ModelFileError: the template found is broken, or the model has none of that name.
         """
         named = find_templates(files)
-        source = override or named.get("default") or next(iter(named.values()), None)
+        source = named.get("default") or next(iter(named.values()), None)
+        if override:
+            source = _chosen(override, named)
         if source is None:
             return None
         names = folder_token_names(files.path) if files.gguf is None else gguf_token_names(files.gguf)
@@ -171,6 +173,16 @@ class ChatTemplate:
             f"The chat template of {self.origin} does not take this chat: {reason}.",
             "Edit the chat, or give another template by hand.",
         )
+
+
+def _chosen(override: str, named: Mapping[str, str]) -> str:
+    """Return the template that a person names or wrote: text without any Jinja in it can only be a name."""
+    if override.strip() in named:
+        return named[override.strip()]
+    if "{" in override:
+        return override
+    known = f"one of {', '.join(named)}" if named else "Jinja text"
+    raise ModelFileError(f"The model has no chat template named {override.strip()[:60]!r}.", f"Give {known}.")
 
 
 def find_templates(files: ModelFiles) -> dict[str, str]:

@@ -14,13 +14,13 @@ def problem(message: str, hint: str) -> str:
     return f'<div class="problem" role="alert"><p>{said} {way_out}</p></div>'
 
 
-_RING = """<svg viewBox="0 0 32 32" width="22" height="22" aria-hidden="true"><g fill="none" stroke-width="4"
+RING_ICON = """<svg viewBox="0 0 32 32" width="22" height="22" aria-hidden="true"><g fill="none" stroke-width="4"
 stroke-linecap="round"><circle cx="16" cy="16" r="11" stroke="currentColor" opacity=".22"/>
 <path d="M16 5a11 11 0 1 1-9.5 5.5" stroke="var(--rs-accent)"/></g></svg>"""
 
 SIDE = f"""
 <nav class="side" aria-label="Chats">
-  <div class="side-head"><span class="brand">{_RING}<span>Ringside</span></span>
+  <div class="side-head"><span class="brand">{RING_ICON}<span>Ringside</span></span>
     <button type="button" class="icon-button only-narrow" data-close="side" aria-label="Close the chats">✕</button>
   </div>
   <button type="button" class="new-chat" id="rs-new-chat"><span aria-hidden="true">＋</span> New chat</button>
@@ -133,7 +133,14 @@ PANEL = f"""
       <button type="button" class="mini" data-png="speed">PNG</button></span></figcaption>
     <div class="chart" id="rs-chart-speed"></div>
   </figure>
-  <div class="panel-foot"><p id="rs-saving"></p><span class="chart-tools">
+  <figure class="chart-card">
+    <figcaption><h3 title="Different passages of four tokens among the last 512: a text in circles falls towards 0"
+      >Repetition: share of new phrases</h3><span class="chart-tools">
+      <button type="button" class="mini" data-png="phrases">PNG</button></span></figcaption>
+    <div class="chart" id="rs-chart-phrases"></div>
+    <p class="loop-notice" id="rs-loop" role="status" hidden></p>
+  </figure>
+  <div class="panel-foot"><div><p id="rs-saving"></p><p id="rs-snapshots"></p></div><span class="chart-tools">
     <button type="button" class="mini" id="rs-pause" aria-pressed="false">Pause charts</button>
     <a class="mini" id="rs-csv" download hidden>CSV</a></span></div>
 </aside>

@@ -25,6 +25,7 @@ from backends.errors import RingsideError
 _HEAD = """
 <link rel="stylesheet" href="/app/assets/page.css">
 <link rel="stylesheet" href="/app/assets/reading.css">
+<link rel="stylesheet" href="/app/assets/long-replies.css">
 <script type="module" src="/app/assets/main.js"></script>
 """
 

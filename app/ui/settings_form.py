@@ -10,6 +10,7 @@ import gradio as gr
 from app.chat_settings import ChatSettings, chat_settings_from, flat_settings
 from app.outlook import ModelChoice
 from app.sampling_text import logit_bias_lines, parse_logit_bias, read_breakers, spelled_breakers
+from app.ui.long_reply_card import long_reply_card, template_card
 from app.ui.sampling_card import KEPT_WHERE_EMPTY, sampling_card
 from backends.errors import BadRequestError
 from backends.registry import BACKENDS
@@ -32,12 +33,13 @@ _WHOLE_NUMBERS = frozenset(
         "growing_context_tokens",
         "dry_allowed_length",
         "dry_window",
+        "steering_every_tokens",
     )
 )
 
 
 class SettingsForm:
-    """Three cards of controls. `controls` and `names` are in the same order."""
+    """Cards of controls. `controls` and `names` are in the same order."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -52,12 +54,18 @@ class SettingsForm:
             with gr.Column(elem_classes="rs-card rs-card-wide"):
                 gr.HTML("<h3>Writing</h3>")
                 self._writing_card()
+            with gr.Accordion(
+                "Long replies", open=False, elem_id="rs-long-replies", elem_classes="rs-card rs-card-wide"
+            ):
+                long_reply_card(self._add)
             with gr.Accordion("Finer settings", open=False, elem_classes="rs-card rs-card-wide"):
                 self._finer_card()
             with gr.Accordion(
                 "More sampling", open=False, elem_id="rs-more-sampling", elem_classes="rs-card rs-card-wide"
             ):
                 sampling_card(self._add)
+            with gr.Accordion("Chat template", open=False, elem_id="rs-template", elem_classes="rs-card rs-card-wide"):
+                template_card(self._add)
 
     def shown(self, settings: ChatSettings, models: Sequence[ModelChoice]) -> list[Any]:
         """Return what the controls show for the settings, with these models to choose from."""
@@ -77,11 +85,12 @@ class SettingsForm:
             table["sinks"] = None
         elif table["sinks"] is None:
             table["sinks"] = 0
+        table["steering_notes"] = (table["steering_notes"] or "").split("\n")
         table["stop"] = [line for line in (table["stop"] or "").split("\n") if line]
         table["chat_template"] = table["chat_template"] or None
         table["options"] = _options(table["options"] or "")
         table["dry_breakers"] = read_breakers((table["dry_breakers"] or "").split("\n"))
-        for name in KEPT_WHERE_EMPTY:
+        for name in (*KEPT_WHERE_EMPTY, "steering_every_tokens"):
             if table[name] is None:
                 del table[name]
         for name in _WHOLE_NUMBERS & table.keys():
@@ -222,14 +231,11 @@ class SettingsForm:
             self._add("repetition_window", _number("Penalty window, tokens", "How far back it looks. Empty for all."))
             self._add("seed", _number("Seed", "The same seed writes the same text. Empty for a new one."))
         with gr.Row():
-            self._add("stop", _lines("Stop strings", "One a line. The reply ends before any of them."))
             self._add("options", _lines("Backend options", "name=value, one a line. For the echo backend: rate=50."))
-        with gr.Row():
             self._add("num_threads", _number("CPU threads", "Empty takes the physical cores."))
             self._add(
                 "growing_context_tokens", _number("Growing cache, tokens", "Set aside by llama.cpp where it grows.")
             )
-        self._add("chat_template", _lines("Chat template", "Jinja, in place of the model's own. Empty keeps that."))
 
 
 def _number(label: str, info: str) -> Any:
@@ -248,6 +254,7 @@ def _flat(settings: ChatSettings) -> dict[str, Any]:
     flat = flat_settings(settings)
     flat["pin_system_prompt"] = settings.load.sinks is None
     flat["stop"] = "\n".join(settings.stop)
+    flat["steering_notes"] = "\n".join(settings.steering_notes)
     flat["logit_bias"] = "\n".join(logit_bias_lines(settings.sampling.logit_bias))
     flat["dry_breakers"] = "\n".join(spelled_breakers(settings.sampling.dry_breakers))
     flat["options"] = "\n".join(f"{name}={value}" for name, value in settings.load.options.items())

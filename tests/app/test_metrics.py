@@ -196,3 +196,11 @@ def test_csv_has_a_header_and_one_row_a_kept_moment() -> None:
     assert float(rows[1]["tokens_per_s"]) == pytest.approx(100)
     assert {row["kv_full_bytes"] for row in rows} == {"5000"}
     assert set(rows[0]) == {"tokens", "time_s", *TRACES}
+
+
+def test_the_summary_says_what_a_reply_in_circles_repeats_and_a_continued_one_begins_afresh() -> None:
+    recorder = MetricsRecorder()
+    recorder.start()
+    recorder.advance(replace(update(800, 8.0), token_ids=tuple(range(20)) * 40))
+    assert recorder.summary().loop_tokens == recorder.loop_tokens == 20
+    assert MetricsRecorder(earlier=recorder.record()).summary().loop_tokens is None

@@ -52,6 +52,23 @@ def test_a_missing_file_and_a_file_that_is_no_model_are_one_sentence(tmp_path: P
         assert seen.estimate is None
 
 
+@pytest.mark.real_model
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("{% for m in messages %}", "broken at line 1"),
+        ("{{ raise_exception('no chats today') }}", "no chats today"),
+        ("{% if false %}{% endif %}", "writes nothing"),
+        ("tool_use", "no chat template named 'tool_use'"),
+    ],
+)
+def test_a_template_by_hand_that_cannot_be_used_is_told_of_before_anything_is_sent(
+    gemma_path: Path, template: str, said: str
+) -> None:
+    given = ChatSettings(LoadRequest("ring", str(gemma_path), chat_template=template))
+    assert said in outlook(given, Path("nowhere")).problem
+
+
 def test_echo_needs_nothing(tmp_path: Path) -> None:
     seen = outlook(settings("", "echo"), tmp_path)
     assert (seen.problem, seen.estimate) == ("", None)

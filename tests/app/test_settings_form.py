@@ -27,3 +27,25 @@ def test_the_type_of_keys_and_values_comes_back_from_its_control(form: SettingsF
     }
     assert shown["kv_type"] == kv_type
     assert form.settings(list(shown.values()), ChatSettings(LoadRequest("ring", "model.gguf"))).load.kv_type == kv_type
+
+
+def test_what_happens_on_the_way_of_a_long_reply_comes_back_from_its_controls(form: SettingsForm) -> None:
+    base = ChatSettings(LoadRequest("ring", "model.gguf"))
+    shown = dict(zip(form.names, form.shown(base, [ModelChoice("A model", "model.gguf")]), strict=True))
+    given = {
+        "model": "model.gguf",
+        "max_minutes": 1.5,
+        "on_loop": "stop",
+        "steering_notes": "rain\n\nthe end",
+        "steering_every_tokens": 64,
+        "stop": "THE END\nFin.",
+        "chat_template": "tool_use",
+    }
+    settings = form.settings(list((shown | given).values()), base)
+    assert (settings.max_minutes, settings.on_loop, settings.stop) == (1.5, "stop", ("THE END", "Fin."))
+    assert (settings.steering_notes, settings.steering_every_tokens) == (("rain", "the end"), 64)
+    assert settings.load.chat_template == "tool_use"
+    again = dict(zip(form.names, form.shown(settings, []), strict=True))
+    assert again | given | {"model": again["model"], "steering_notes": "rain\nthe end"} == again
+    emptied = shown | {"model": "model.gguf", "steering_every_tokens": None}
+    assert form.settings(list(emptied.values()), settings).steering_every_tokens == 64

@@ -129,6 +129,15 @@ def test_a_continued_reply_ends_exactly_at_its_text_after_the_opening_the_model_
     assert template(source).render(chat, continue_last=True) == opened + chat[1].text
 
 
+def test_one_of_several_templates_is_chosen_by_its_name(tmp_path: Path) -> None:
+    entries = [{"name": "default", "template": "A{{ messages }}"}, {"name": "tool_use", "template": "B{{ messages }}"}]
+    write_folder(tmp_path, build_tokenizer(byte_level_vocabulary()), tokenizer_config__json={"chat_template": entries})
+    found = [find(tmp_path, override) for override in (None, "tool_use", "C{{ messages }}")]
+    assert [template.source[0] for template in found if template is not None] == ["A", "B", "C"]
+    with pytest.raises(ModelFileError, match="no chat template named 'tools'"):
+        find(tmp_path, "tools")
+
+
 def find(path: Path, override: str | None = None) -> ChatTemplate | None:
     return ChatTemplate.find(ModelFiles.open(path), override)
 
