@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO, overload
@@ -91,6 +92,10 @@ class BlockLog(Sequence[Block]):
     def end(self) -> int:
         """Where the last block ends; 0 if there is none."""
         return self._ends[-1] if self._ends else 0
+
+    def at(self, offset: int) -> int:
+        """Return the index of the block that holds a character; how many there are if none does yet."""
+        return bisect_right(self._ends, offset)
 
     def __len__(self) -> int:
         return len(self._ends)

@@ -6,12 +6,13 @@ answer follows as blocks like any. The text is taken apart by `models.reasoning`
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import replace
 
 from app.block_log import BlockLog
 from app.markdown import plain
+from app.outline import Outline
 from app.transcript import Transcript
 from models.reasoning import Piece, ReasoningSplitter
 
@@ -27,11 +28,13 @@ class FoldedTranscript:
     Attributes:
         blocks: finished ones, only ever appended; their offsets leave out marks and white space around them.
         num_chars: of the text so far, marks and all.
+        outline: sections and headings of the finished blocks.
     """
 
     def __init__(self, opening: Callable[[], str] = lambda: "") -> None:
         self.blocks = BlockLog()
         self.num_chars = 0
+        self.outline = Outline()
         self._opening = opening
         self._splitter: ReasoningSplitter | None = None
         self._transcript = Transcript()
@@ -69,7 +72,22 @@ class FoldedTranscript:
         start, held_start = self._pieces[place]
         next_held = self._pieces[place + 1][1] if place + 1 < len(self._pieces) else self._transcript.num_chars
         held = min(held_start + offset - start, max(next_held - 1, held_start))
-        return bisect_right(self._transcript.blocks, held, key=lambda block: block.end)
+        return self._transcript.blocks.at(held)
+
+    def text_span(self, first: int, num_blocks: int) -> tuple[int, int]:
+        """Return where the text of finished blocks begins and ends, marks and white space between them included."""
+        offsets = range(self.num_chars)
+        return (
+            bisect_left(offsets, first, key=self.block_at),
+            bisect_left(offsets, first + num_blocks, key=self.block_at),
+        )
+
+    @property
+    def num_reasoning_blocks(self) -> int:
+        """How many of the finished blocks, from the first on, are reasoning."""
+        if not self._num_words:
+            return 0
+        return len(self.blocks) if self._answer_at is None else self._answer_at
 
     def _take(self, piece: Piece) -> None:
         if piece.is_reasoning:
@@ -85,6 +103,7 @@ class FoldedTranscript:
     def _adopt(self) -> None:
         """Take over the blocks that are new."""
         for block in self._transcript.blocks[len(self.blocks) :]:
+            self.outline.add(block.end - block.start, block.html)
             self.blocks.append(replace(block, html=self._dressed(block.html, len(self.blocks))))
 
     def _dressed(self, html: str, index: int) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from app.folded_transcript import FoldedTranscript
+from app.outline import Heading, Section
 
 MAX_CHARS = 16_000_000
 """Text whose blocks are kept; the longest unused are dropped first and rendered again when asked for."""
@@ -30,6 +31,26 @@ class BlockSlice:
     open_html: str | None
     num_blocks: int
     num_chars: int
+
+
+@dataclass(frozen=True)
+class OutlineSlice:
+    """Sections from one on, as far as the text is rendered; see `app.outline`.
+
+    Attributes:
+        sections: the last may still grow, so it is given only together with the open end.
+        num_blocks: of all sections up to here.
+        num_reasoning_blocks: of these, from the first on.
+        open_html: of the text after the last finished block; None while there is text still to be rendered.
+        num_chars, num_chars_rendered: of the text, and how many of them are in blocks.
+    """
+
+    sections: list[Section]
+    num_blocks: int
+    num_reasoning_blocks: int
+    open_html: str | None
+    num_chars: int
+    num_chars_rendered: int
 
 
 class Transcripts:
@@ -62,11 +83,13 @@ class Transcripts:
     ) -> BlockSlice:
         """Bring the message up to date with `text_from(characters known)` and return blocks from `first` on.
 
-        At most `max_blocks` of them, and about `max_chars` characters of HTML, but at least one.
+        At most `max_blocks` of them, and about `max_chars` characters of HTML, but at least one. Where finished blocks
+        beyond all asked for are there already, the text is not looked at.
         """
         transcript, lock = self._entry(message_id)
         with lock:
-            transcript.append(text_from(transcript.num_chars))
+            if max_blocks is None or first + max_blocks >= len(transcript.blocks):
+                transcript.append(text_from(transcript.num_chars))
             blocks = [
                 block.html for block in transcript.blocks[first : None if max_blocks is None else first + max_blocks]
             ]
@@ -81,6 +104,47 @@ class Transcripts:
             )
         self._drop_unused()
         return sliced
+
+    def outline(
+        self, message_id: int, text_from: Callable[[int], str], first_section: int, max_new_chars: int
+    ) -> OutlineSlice:
+        """Render at most so many characters more and return what is new of the outline; asked again, it goes on."""
+        transcript, lock = self._entry(message_id)
+        with lock:
+            text = text_from(transcript.num_chars)
+            num_chars = transcript.num_chars + len(text)
+            transcript.append(text[:max_new_chars])
+            complete = len(text) <= max_new_chars
+            sections = list(transcript.outline.sections(first_section))
+            num_blocks = len(transcript.blocks)
+            if not complete and sections:
+                num_blocks = sections.pop().first
+            outline = OutlineSlice(
+                sections=sections,
+                num_blocks=num_blocks,
+                num_reasoning_blocks=transcript.num_reasoning_blocks,
+                open_html=transcript.open_html() if complete else None,
+                num_chars=num_chars,
+                num_chars_rendered=transcript.num_chars,
+            )
+        self._drop_unused()
+        return outline
+
+    def headings(self, message_id: int, text_from: Callable[[int], str]) -> list[Heading]:
+        """Return the headings of a message's finished blocks."""
+        transcript, lock = self._entry(message_id)
+        with lock:
+            transcript.append(text_from(transcript.num_chars))
+            return list(transcript.outline.headings)
+
+    def text_span(
+        self, message_id: int, text_from: Callable[[int], str], first: int, num_blocks: int
+    ) -> tuple[int, int]:
+        """Return where in the message's text these blocks begin and end; the open end counts as one."""
+        transcript, lock = self._entry(message_id)
+        with lock:
+            transcript.append(text_from(transcript.num_chars))
+            return transcript.text_span(first, num_blocks)
 
     def block_at(self, message_id: int, text_from: Callable[[int], str], offset: int) -> int:
         """Return the index of the block that holds a character; beyond the finished ones, that of the open end."""
