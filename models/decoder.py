@@ -174,7 +174,7 @@ class DecoderLayer(nn.Module):
         if layer.moe is None:
             self.mlp = FeedForward(config, linear)
         else:
-            self.moe = MixtureOfExperts(config, layer.moe)
+            self.moe = MixtureOfExperts(config, layer.moe, linear)
         self._has_experts = layer.moe is not None
         self.mlp_post_norm = norm(config.norms_after)
         self._parallel = config.parallel_block

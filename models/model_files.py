@@ -7,7 +7,6 @@ wrong with the files is found here, once, with one sentence that names the file 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +20,6 @@ from models.gguf_reader import GgufFile, fingerprint, read_gguf
 from models.hf_config import parse_hf_config
 from models.safetensors_header import TensorEntry, read_entries, weight_files
 
-_EXPERT_NAME = re.compile(r"_exps\.|\.experts\.")
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 
 
@@ -33,30 +31,27 @@ class WeightSizes:
         num_bytes: as stored.
         num_elements: numbers stored; 4-bit formats that pack two to a byte are counted unpacked.
         encodings: element type -> bytes stored in it.
-        expert_elements: numbers that belong to experts.
         lookup_elements: numbers of the embedding, where the head is another tensor.
     """
 
     num_bytes: int
     num_elements: int
     encodings: dict[str, int]
-    expert_elements: int = 0
     lookup_elements: int = 0
 
 
 def _weigh(tensors: Iterable[tuple[str, str, int, int]]) -> WeightSizes:
     """Add up (name, encoding, bytes, elements)."""
-    num_elements = expert_elements = embedding_elements = 0
+    num_elements = embedding_elements = 0
     encodings: dict[str, int] = {}
     has_head = False
     for name, encoding, num_bytes, elements in tensors:
         encodings[encoding] = encodings.get(encoding, 0) + num_bytes
         num_elements += elements
-        expert_elements += elements if _EXPERT_NAME.search(name) else 0
         embedding_elements += elements if name.endswith(("embed_tokens.weight", "token_embd.weight")) else 0
         has_head = has_head or name.endswith("lm_head.weight") or name == "output.weight"
     lookup_elements = embedding_elements if has_head else 0
-    return WeightSizes(sum(encodings.values()), num_elements, encodings, expert_elements, lookup_elements)
+    return WeightSizes(sum(encodings.values()), num_elements, encodings, lookup_elements)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing_extensions import assert_never
 
 from models.config import Activation, ModelConfig, MoeConfig
 from models.feed_forward import activate
+from models.linear_factory import LinearFactory
 
 _DEVICE_CHOSEN_PAIRS = 64  # token-expert pairs up to which a GPU looks experts up itself: every decode step
 
@@ -35,22 +36,39 @@ class ExpertLinear(nn.Module):
         return F.linear(inputs_NI, weight_OI, bias_O)
 
 
+class SeparateExperts(nn.ModuleList):
+    """One linear layer of every expert, each a layer of its own, `0` to `X - 1`: how int8 weights are held."""
+
+    def forward(self, inputs_NI: Tensor, expert: int | Tensor) -> Tensor:
+        """Send tokens through one expert."""
+        assert isinstance(expert, int), "int8 layers run on a CPU, where experts are chosen by number"
+        outputs_NO: Tensor = self[expert](inputs_NI)
+        return outputs_NO
+
+
 class MixtureOfExperts(nn.Module):
     """The feed-forward block of a layer with experts.
 
     Args:
         config: of the model.
         moe: of the layer.
+        linear: `torch.nn.Linear` stacks the experts; of any other kind, each expert gets layers of its own.
     """
 
-    def __init__(self, config: ModelConfig, moe: MoeConfig) -> None:
+    def __init__(self, config: ModelConfig, moe: MoeConfig, linear: LinearFactory = nn.Linear) -> None:
         super().__init__()
+
+        def experts(in_features: int, out_features: int) -> nn.Module:
+            if linear is nn.Linear:
+                return ExpertLinear(moe.num_experts, in_features, out_features, moe.bias)
+            return SeparateExperts(linear(in_features, out_features, moe.bias) for _ in range(moe.num_experts))
+
         self._moe = moe
         self._activation: Activation = config.activation
         self.router = nn.Linear(config.hidden_size, moe.num_experts, bias=moe.bias)  # small, and its choice is delicate
-        self.gate = ExpertLinear(moe.num_experts, config.hidden_size, moe.expert_size, moe.bias)
-        self.up = ExpertLinear(moe.num_experts, config.hidden_size, moe.expert_size, moe.bias)
-        self.down = ExpertLinear(moe.num_experts, moe.expert_size, config.hidden_size, moe.bias)
+        self.gate = experts(config.hidden_size, moe.expert_size)
+        self.up = experts(config.hidden_size, moe.expert_size)
+        self.down = experts(moe.expert_size, config.hidden_size)
 
     def forward(self, hidden_BTE: Tensor) -> Tensor:
         hidden_NE = hidden_BTE.flatten(0, 1)
@@ -81,7 +99,9 @@ class MixtureOfExperts(nn.Module):
         mixed_NE = torch.zeros_like(hidden_NE)
         for expert in torch.unique(experts_NA).tolist():
             tokens, places = (experts_NA == expert).nonzero(as_tuple=True)
-            outputs = self._send(hidden_NE[tokens], expert) * weights_NA[tokens, places].unsqueeze(-1)
+            # A single token is not copied: int8 layers then split it once for all experts.
+            inputs = hidden_NE if len(hidden_NE) == 1 else hidden_NE[tokens]
+            outputs = self._send(inputs, expert) * weights_NA[tokens, places].unsqueeze(-1)
             mixed_NE.index_add_(0, tokens, outputs)
         return mixed_NE
 

@@ -13,7 +13,6 @@ from models.linear import int8_is_available
 
 _PLAIN_ENCODINGS = {"F64", "F32", "BF16", "F16"}
 _NO_FLOAT16 = "Processors are slow in float16, so the weights are held in bfloat16, which takes the same memory."
-_NO_INT8_EXPERTS = "Experts have no int8 layers, so the weights of this model are held in bfloat16."
 
 
 @dataclass(frozen=True)
@@ -36,23 +35,13 @@ class WeightPrecision:
         return "int8 per channel" if self.is_int8 else str(self.dtype).removeprefix("torch.")
 
 
-def choose_precision(
-    requested: Precision, encodings: Collection[str], device: torch.device, has_experts: bool = False
-) -> WeightPrecision:
+def choose_precision(requested: Precision, encodings: Collection[str], device: torch.device) -> WeightPrecision:
     """Choose how to hold weights that a file stores in these encodings.
-
-    Args:
-        has_experts: whether most weights are experts, which have no int8 layers: they would be held in 32 bits.
 
     Raises:
         UnsupportedModelError: int8 was asked for and this build of torch cannot run it.
     """
-    if device.type == "cuda":
-        return _on_gpu(requested)
-    precision = _on_cpu(requested, encodings)
-    return (
-        WeightPrecision(torch.bfloat16, notices=(_NO_INT8_EXPERTS,)) if precision.is_int8 and has_experts else precision
-    )
+    return _on_gpu(requested) if device.type == "cuda" else _on_cpu(requested, encodings)
 
 
 def _on_cpu(requested: Precision, encodings: Collection[str]) -> WeightPrecision:
@@ -74,7 +63,7 @@ def _on_cpu(requested: Precision, encodings: Collection[str]) -> WeightPrecision
 
 
 def _automatic_on_cpu(encodings: set[str]) -> WeightPrecision:
-    if "MXFP4" in encodings:  # exact in bfloat16, and mostly experts, which have no int8 layers
+    if "MXFP4" in encodings:  # exact in bfloat16, while a byte a channel would lose most of its powers of two
         return WeightPrecision(torch.bfloat16)
     if encodings - _PLAIN_ENCODINGS:  # quantised to eight bits or fewer by whoever made the file
         if int8_is_available():

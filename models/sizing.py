@@ -103,9 +103,7 @@ def held_weights_bytes(files: ModelFiles, request: LoadRequest, on_gpu: bool) ->
     held = _held(request, on_gpu, sizes.encodings)
     if not held.is_int8:
         return sizes.num_elements * held.activation_bytes
-    # An embedding that is not the head as well stays in the file, and experts have no int8 layers.
-    int8_elements = sizes.num_elements - sizes.expert_elements - sizes.lookup_elements
-    return int8_elements + sizes.expert_elements * held.activation_bytes
+    return sizes.num_elements - sizes.lookup_elements  # an embedding that is not the head as well stays in the file
 
 
 class _Held(NamedTuple):

@@ -76,6 +76,11 @@ class StoredTensor:
         tail = None if self.tail is None else self.tail.part(start, stop)
         return replace(self, offset=offset, shape=(stop - start, *self.shape[1:]), tail=tail)
 
+    def at(self, index: int) -> StoredTensor:
+        """Return one index of the first dimension of a tensor of two or more, as a tensor without that dimension."""
+        one = self.part(index, index + 1)
+        return replace(one, shape=one.shape[1:], tail=None if self.tail is None else self.tail.at(index))
+
     def whole(self) -> Tensor:
         """Read everything, in the tensor's shape."""
         slices = list(self.slices())

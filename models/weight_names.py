@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from models.config import ModelConfig
+
+_EXPERTS = re.compile(r"\.moe\.(gate|up|down)\.\w+$")
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,17 @@ class Part:
     @property
     def is_stack(self) -> bool:
         """Whether the tensor holds all experts of a layer, so that its rows are its second dimension."""
-        return self.expert is None and ".moe." in self.parameter and ".router." not in self.parameter
+        return self.expert is None and self.is_expert
+
+    @property
+    def is_expert(self) -> bool:
+        """Whether this is some or all of a parameter that stacks experts."""
+        return _EXPERTS.search(self.parameter) is not None
+
+    def alone(self, expert: int) -> Part:
+        """Return the same rows as a parameter of one expert: of `moe.up.weight`, `moe.up.3.weight`."""
+        module, _, leaf = self.parameter.rpartition(".")
+        return replace(self, parameter=f"{module}.{expert}.{leaf}", expert=None)
 
 
 IGNORED: tuple[Part, ...] = ()

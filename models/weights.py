@@ -3,8 +3,8 @@
 Every weight is checked by name, shape and encoding before the first byte is read. Then rows are read, turned into
 numbers and put in place a few megabytes at a time, on as many threads as the processor has cores.
 
-`models.weight_names` says which tensor is which weight, `models.stored_tensor` how bytes become numbers,
-`models.precision` how weights are held.
+`models.weight_names` says which tensor is which weight, `models.weight_source` which rows of it are read,
+`models.stored_tensor` how bytes become numbers, `models.precision` how weights are held.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -29,62 +29,12 @@ from models.precision import WeightPrecision
 from models.safetensors_weights import safetensors_tensors
 from models.stored_tensor import StoredTensor
 from models.weight_names import Part, gguf_parts, hf_parts
+from models.weight_source import Source, Span, one_by_one
 
 _SPAN_ELEMENTS = 8 * 2**20  # that one thread takes on; an int8 weight stays in pieces of this size
 
-Span = tuple[int, int]
 ReportBytes = Callable[[int, int], None]
 """Called with the bytes read and the bytes there are, as stored."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """What fills a parameter, or one expert of it: some rows of a tensor in a file."""
-
-    tensor: StoredTensor
-    part: Part
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether rows can be used in the order they lie in."""
-        part = self.part
-        in_order = not part.transposed and part.paired_heads is None and part.rows.step in (None, 1)
-        return in_order and not self.is_stack and len(self.tensor.shape) > 1
-
-    @property
-    def is_stack(self) -> bool:
-        """Whether all experts of a layer lie in this tensor, rows being its second dimension."""
-        return ".moe." in self.part.parameter and ".router." not in self.part.parameter and self.part.expert is None
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the result."""
-        shape = list(self.tensor.shape)
-        if self.part.transposed:
-            shape[-2:] = reversed(shape[-2:])
-        row_dim = 1 if self.is_stack else 0
-        shape[row_dim] = len(range(*self.part.rows.indices(shape[row_dim])))
-        return tuple(shape)
-
-    def whole(self) -> Tensor:
-        """Read everything, in the order the decoder wants it."""
-        values = self.tensor.whole()
-        if self.part.transposed:
-            values = values.transpose(-1, -2)
-        values = values[:, self.part.rows] if self.is_stack else values[self.part.rows]
-        if self.part.paired_heads is not None:
-            values = _unpair(values, self.part.paired_heads)
-        return values + self.part.offset if self.part.offset else values
-
-    def experts(self, span: Span) -> Tensor:
-        """Read some experts of a stack."""
-        return replace(self, tensor=self.tensor.part(*span)).whole()
-
-    def slices(self, span: Span) -> Iterator[Tensor]:
-        """Read a span of the result's first dimension some rows at a time; only where `is_plain`."""
-        first, _, _ = self.part.rows.indices(self.tensor.shape[0])
-        for rows in self.tensor.part(first + span[0], first + span[1]).slices():
-            yield rows + self.part.offset if self.part.offset else rows
 
 
 def load_decoder(
@@ -114,6 +64,8 @@ def load_decoder(
         sources["head.weight"] = [
             Source(source.tensor, Part("head.weight")) for source in sources.get("embed.weight", ())
         ]
+    if precision.is_int8:
+        sources = one_by_one(sources)
     filler = _Filler(decoder, sources, precision, device)
     filler.check(str(files.path))
     filler.fill(num_threads, report)
@@ -279,7 +231,7 @@ class _Task:
             self.target.copy_(self.source.whole())
             return None
         start, stop = self.span
-        if self.source.is_stack:
+        if self.source.part.is_stack:
             self.target[start:stop].copy_(self.source.experts(self.span))
             return None
         for rows in self.source.slices(self.span):
@@ -303,7 +255,7 @@ class _Task:
 
 def _tasks(name: str, source: Source, target: Tensor | None) -> Iterator[_Task]:
     """Cut a source into pieces that are read at a time, where it can be cut."""
-    if not source.is_plain and not source.is_stack:
+    if not source.is_plain and not source.part.is_stack:
         yield _Task(name, source, None, target)
         return
     step = max(1, _SPAN_ELEMENTS // math.prod(source.shape[1:]))
@@ -320,12 +272,6 @@ def _parameter_shapes(decoder: Decoder) -> Iterator[tuple[str, tuple[int, ...]]]
                 yield f"{module_name}.bias", (module.out_features,)
         for leaf, parameter in module.named_parameters(recurse=False):
             yield f"{module_name}.{leaf}", tuple(parameter.shape)
-
-
-def _unpair(values: Tensor, num_heads: int) -> Tensor:
-    """Bring rotary pairs that are neighbours to half a head's distance: rows (2i, 2i + 1) to (i, i + half)."""
-    by_pair = values.reshape(num_heads, -1, 2, *values.shape[1:])
-    return by_pair.transpose(1, 2).reshape(values.shape)
 
 
 def _names(names: list[str]) -> str:

@@ -11,7 +11,7 @@ from backends.events import LoadProgress
 from backends.requests import CachePolicy, LoadRequest
 from backends.ring import memory
 from backends.ring.devices import choose_device, device_name
-from backends.ring.generation import FEWEST_PINNED_TOKENS, RingBackend, check_cache_fits
+from backends.ring.generation import FEWEST_PINNED_TOKENS, RingBackend
 from backends.ring.prompting import Prompts
 from backends.threads import default_num_threads, usable_cores
 from models.chat_template import ChatTemplate
@@ -47,8 +47,7 @@ def load(request: LoadRequest, progress: ReportProgress) -> RingBackend:
     config = files.config()
     device, device_notices = choose_device(request)
     _check_kv_type(request, device)
-    has_experts = any(layer.moe is not None for layer in config.layers)
-    precision = choose_precision(request.precision, files.weights.encodings, device, has_experts)
+    precision = choose_precision(request.precision, files.weights.encodings, device)
     _check_memory(files, config, request, precision, device)
     progress(LoadProgress("Reading the tokenizer"))
     prompts = _prompts(request, files)
@@ -73,6 +72,7 @@ def load(request: LoadRequest, progress: ReportProgress) -> RingBackend:
         kv_bytes_per_token_full=kv_bytes_per_token(config, precision.dtype.itemsize, request.kv_type),
         has_chat_template=prompts.has_template,
         reasoning_opening=prompts.reasoning_opening,
+        drafts_together=True,
         notices=(
             *warnings_for(config, request, 0, None, prompts.has_template),
             *device_notices,
@@ -80,13 +80,15 @@ def load(request: LoadRequest, progress: ReportProgress) -> RingBackend:
         ),
     )
 
-    def new_cache(sinks: int) -> KVCache:
-        check_cache_fits(config, request, sinks, precision.dtype.itemsize, memory.free_bytes(device))
+    def new_cache(sinks: int, num_rows: int) -> KVCache:
+        free_bytes = memory.free_bytes(device)
+        memory.check_cache_fits(config, request, sinks, num_rows, precision.dtype.itemsize, free_bytes)
         return KVCache(
             config,
             request.policy,
             request.window,
             sinks,
+            num_rows,
             dtype=precision.dtype,
             device=device,
             kv_type=request.kv_type,
@@ -144,7 +146,7 @@ def _check_memory(
     free_bytes = memory.free_bytes(device)
     memory.check_weights_fit(files.name, weights_bytes, precision.label, free_bytes)
     sinks, element_bytes = _first_sinks(request), precision.dtype.itemsize
-    check_cache_fits(config, request, sinks, element_bytes, free_bytes - weights_bytes)
+    memory.check_cache_fits(config, request, sinks, 1, element_bytes, free_bytes - weights_bytes)
 
 
 def _load_weights(
