@@ -1,9 +1,9 @@
 """How well a model predicts a long text, by depth, under each policy: `python -m app.proof.nll_by_depth MODEL TEXT`.
 
-Under "full" every layer keeps everything and sliding layers attend within their band: the reference. "as trained" must
-equal it; "ring" approximates full layers and must stay close at any depth, the closer the wider its window. The text
-is fed once a policy and ring window, each in a process of its own, through the code that generates; what was measured
-is written after each.
+"as trained" is the reference. "ring" approximates full layers and must stay close at any depth, the closer the wider
+its window. Under "full" every layer keeps everything and sliding layers attend within a band: it must equal the
+reference, costs most by far, and so comes last and may be cut short. The text is fed once a policy and ring window,
+each in a process of its own, through the code that generates; what was measured is written as it comes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from app.proof.scoring import Losses, score
 from app.proof.slopes import Slope, slope_of
 from backends.requests import CachePolicy, LoadRequest, Precision
 
-_FIRST_COLOURS = ("#9ca3af", "#2563eb")  # of the reference and of "as trained"
+_REFERENCE_COLOUR, _BANDED_COLOUR = "#2563eb", "#9ca3af"
 _RING_COLOURS = ("#ea580c", "#16a34a", "#9333ea", "#0891b2")
 _DEFAULT_OUTPUT = Path("nll_by_depth.html")
 _SETTLED_AT_TOKENS = 4000  # drift is looked for from here on
@@ -47,7 +47,7 @@ class Case:
     def name(self) -> str:
         match self.policy:
             case CachePolicy.FULL:
-                return "full, banded (reference)"
+                return "full, banded"
             case CachePolicy.AS_TRAINED:
                 return "as trained"
             case CachePolicy.RING:
@@ -62,7 +62,7 @@ class DepthRun:
 
     Attributes:
         load: model and sinks; its policy and window are not read.
-        windows: of the rings; the reference and "as trained" take the widest.
+        windows: of the rings; "as trained" and "full" take the widest.
         text_name, text_sha256: of the file.
         num_tokens: asked for.
         losses: nats, case -> token by token.
@@ -81,10 +81,14 @@ class DepthRun:
     def cases(self) -> tuple[Case, ...]:
         """All of them, the reference first."""
         rings = (Case(CachePolicy.RING, window) for window in sorted(self.windows))
-        return (self.reference, Case(CachePolicy.AS_TRAINED, max(self.windows)), *rings)
+        return (self.reference, *rings, self.banded)
 
     @property
     def reference(self) -> Case:
+        return Case(CachePolicy.AS_TRAINED, max(self.windows))
+
+    @property
+    def banded(self) -> Case:
         return Case(CachePolicy.FULL, max(self.windows))
 
     @property
@@ -138,6 +142,12 @@ def _sentences(run: DepthRun) -> Iterator[str]:
         f"{run.load.precision}."
     )
     for case in run.measured[1:]:
+        if case == run.banded:
+            difference = _largest_difference(run, case)
+            if difference is not None:
+                num_tokens = len(run.losses[case].values)
+                yield f"“{case.name}” differs by {difference:.0e} nat at most, over {num_tokens:,} tokens."
+            continue
         above = run.above_reference(case)
         if not above:
             continue
@@ -145,7 +155,7 @@ def _sentences(run: DepthRun) -> Iterator[str]:
         slope = drift(run, case)
         drifts = "" if slope is None else f"; drift from 4,000 tokens on {_per_10k(slope)}"
         yield (
-            f"“{case.name}” is {_signed(fmean(value for _, value in above))} nat off the reference, at worst "
+            f"“{case.name}” is {_signed(fmean(value for _, value in above))} nat off “as trained”, at worst "
             f"{_signed(most)} over the {run.stretch_tokens:,} tokens before {end:,}{drifts}."
         )
 
@@ -165,23 +175,23 @@ def _figures(run: DepthRun) -> list[Figure]:
     layout = axes("tokens read", "nats per token")
     layout["yaxis"].pop("rangemode")
     caption = f"Mean over {run.stretch_tokens:,} tokens; {run.text_name}, {Path(run.load.model).name}."
-    difference = axes("tokens read", "nats per token above the reference")
+    difference = axes("tokens read", "nats per token above as trained")
     difference["yaxis"]["rangemode"] = "normal"
     return [
         Figure("Loss by depth", absolute, layout, caption),
-        Figure("Loss above that of a cache that keeps everything", above, difference, caption),
+        Figure("Loss above that of “as trained”", above, difference, caption),
     ]
 
 
 def _trace(run: DepthRun, case: Case, points: Sequence[tuple[int, float]]) -> dict[str, Any]:
-    colours = dict(zip(run.cases, chain(_FIRST_COLOURS, cycle(_RING_COLOURS)), strict=False))
-    dash = "dot" if case == run.reference else "solid"
-    return line(case.name, [end for end, _ in points], [loss for _, loss in points], colours[case], dash)
+    colours = dict(zip(run.cases, chain([_REFERENCE_COLOUR], cycle(_RING_COLOURS)), strict=False))
+    colour, dash = (_BANDED_COLOUR, "dot") if case == run.banded else (colours[case], "solid")
+    return line(case.name, [end for end, _ in points], [loss for _, loss in points], colour, dash)
 
 
 def _table(run: DepthRun) -> Table:
     rows = [_row(run, case) for case in run.measured]
-    columns = ("Policy", "Mean, nats", "Worst stretch above the reference", "Drift from 4,000 tokens on")
+    columns = ("Policy", "Mean, nats", "Worst stretch above as trained", "Drift from 4,000 tokens on")
     return Table("Loss by policy", columns, rows)
 
 
@@ -211,18 +221,23 @@ def _results(run: DepthRun) -> dict[str, Any]:
 
 
 def _case_results(run: DepthRun, case: Case) -> Mapping[str, Any]:
-    losses, reference = run.losses[case], run.losses[run.reference]
-    pairs = zip(losses.values, reference.values, strict=False)
     slope = drift(run, case)
     return {
         "policy": case.policy.value,
         "window": case.window,
-        "mean_nats": losses.mean,
+        "num_tokens": len(run.losses[case].values),
+        "mean_nats": run.losses[case].mean,
         "by_depth": [[end, round(loss, 6)] for end, loss in run.by_depth(case)],
-        "largest_token_difference_nats": max((abs(mine - other) for mine, other in pairs), default=None),
+        "largest_token_difference_nats": _largest_difference(run, case),
         "drift_nats_per_token": None if slope is None else [slope.value, slope.low, slope.high],
         "seconds": run.seconds.get(case),
     }
+
+
+def _largest_difference(run: DepthRun, case: Case) -> float | None:
+    """Return by how much any token's loss differs from the reference's, in nats; None before there is one."""
+    pairs = zip(run.losses[case].values, run.losses[run.reference].values, strict=False)
+    return max((abs(mine - other) for mine, other in pairs), default=None)
 
 
 def main(

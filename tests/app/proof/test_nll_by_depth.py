@@ -14,7 +14,7 @@ from app.proof.scoring import Losses
 from backends.requests import CachePolicy, LoadRequest
 from tests.backends.tiny_gguf import write_tiny_gguf
 
-RING, FULL = Case(CachePolicy.RING, 512), Case(CachePolicy.FULL, 512)
+RING, AS_TRAINED = Case(CachePolicy.RING, 512), Case(CachePolicy.AS_TRAINED, 512)
 NUM_TOKENS = 240
 cli = typer.Typer()
 cli.command()(main)
@@ -33,16 +33,17 @@ def test_what_is_bounded_as_trained_equals_the_banded_cache_that_keeps_everythin
     result = CliRunner().invoke(cli, [*arguments, "--threads", "1", "-o", str(folder / "out.html")])
     assert result.exit_code == 0, result.output
     found = json.loads((folder / "out.json").read_text())
-    _, as_trained, *rings = found["cases"]
+    _, *rings, banded = found["cases"]
     named = [(case["policy"], case["window"]) for case in found["cases"]]
-    assert named == [("full", 64), ("as trained", 64), ("ring", 32), ("ring", 64)]
-    assert as_trained["largest_token_difference_nats"] < 1e-3
+    assert named == [("as trained", 64), ("ring", 32), ("ring", 64), ("full", 64)]
+    assert banded["largest_token_difference_nats"] < 1e-3
     for ring in rings:
         assert ring["largest_token_difference_nats"] > 0.01  # full layers of an untrained model do notice
     for case in found["cases"]:
         assert [end for end, _ in case["by_depth"]] == [100, 200]
     assert (found["num_tokens"], found["text"]) == (NUM_TOKENS, "text.txt")
-    assert "“as trained” is +0.0000 nat off" in result.stdout
+    assert "“full, banded” differs by" in result.stdout
+    assert f"at most, over {NUM_TOKENS} tokens." in result.stdout
     assert "</html>" in (folder / "out.html").read_text()
 
 
@@ -63,7 +64,7 @@ def known_run(above: float, per_token: float) -> DepthRun:
     run = DepthRun(LoadRequest("ring", "m.gguf", precision="float32"), (512,), "t.txt", "0", 12_000)
     reference = [2.0 + index % 7 / 10 for index in range(12_000)]
     run.losses = {
-        FULL: Losses(reference),
+        AS_TRAINED: Losses(reference),
         RING: Losses([loss + above + per_token * index for index, loss in enumerate(reference)]),
     }
     return run
@@ -82,5 +83,5 @@ def test_sentences_name_the_mean_the_worst_stretch_and_the_drift() -> None:
     run = known_run(0.05, 1e-6)
     assert run.stretch_tokens == 200
     (ring,) = (sentence for sentence in report(run).sentences if "ring" in sentence)
-    assert "+0.0560 nat off the reference, at worst +0.0619 over the 200 tokens before 12,000" in ring
+    assert "+0.0560 nat off “as trained”, at worst +0.0619 over the 200 tokens before 12,000" in ring
     assert "drift from 4,000 tokens on +0.0100 nat per 10,000 tokens" in ring
