@@ -20,7 +20,7 @@ from app.runs import Ending, Run
 from app.worker_messages import Cancel, Ended, Generate, LoadFailed, Noted, Ready, Update
 from app.worker_process import WorkerProcess
 from backends.contract import LoadedModel
-from backends.errors import RingsideError, WorkerDiedError
+from backends.errors import BadRequestError, RingsideError, WorkerDiedError
 from backends.events import Finished, FinishReason, LoadProgress, MemoryFigures
 from backends.requests import LoadRequest
 
@@ -43,6 +43,7 @@ class EngineStatus:
         memory: the backend's figures as last reported.
         num_waiting: runs in the queue, the running one not counted.
         error, hint: of the last load that failed, or of a death while idle; empty once a load worked.
+        held_for: why nothing is served now, see `Engine.hold`; empty if nothing holds it.
     """
 
     state: EngineState = "empty"
@@ -55,6 +56,7 @@ class EngineStatus:
     num_waiting: int = 0
     error: str = ""
     hint: str = ""
+    held_for: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ class Engine:
         self._worker: WorkerProcess | None = None
         self._status = EngineStatus()
         self._number = 0
+        self._held_for = ""
         self._closing = False
         self._thread: threading.Thread | None = None
 
@@ -95,6 +98,8 @@ class Engine:
 
     def submit(self, job: Job) -> None:
         """Queue a job; its run tells what becomes of it."""
+        if self._held_for:
+            job.run.warn(self._held_for)
         self._enqueue(job)
 
     def load(self, request: LoadRequest) -> None:
@@ -134,13 +139,33 @@ class Engine:
         self._enqueue(task)
         task.done.wait()
 
+    def hold(self, reason: str) -> None:
+        """Serve nothing until `release`: what is asked for meanwhile waits, and its run says the reason.
+
+        Raises:
+            BadRequestError: a reply is being written or a model is being loaded.
+        """
+        with self._changed:
+            if self._current is not None or self._tasks or self._held_for:
+                raise BadRequestError(
+                    "The chat is writing or loading a model, and that and a measurement would disturb each other.",
+                    "Stop it, or wait for its end.",
+                )
+            self._held_for = reason
+
+    def release(self) -> None:
+        """Serve again, first what has waited."""
+        with self._changed:
+            self._held_for = ""
+            self._changed.notify_all()
+
     def status(self) -> EngineStatus:
         """Return what the engine is doing; memory of the process is read now."""
         with self._changed:
             status, worker = self._status, self._worker
             num_waiting = sum(isinstance(task, Job) for task in self._tasks)
         if worker is None:
-            return replace(status, num_waiting=num_waiting)
+            return replace(status, num_waiting=num_waiting, held_for=self._held_for)
         return replace(status, worker_pid=worker.pid, process_bytes=worker.process_bytes(), num_waiting=num_waiting)
 
     def close(self) -> None:
@@ -166,7 +191,7 @@ class Engine:
             self._changed.notify_all()
 
     def _number_waiting(self) -> None:
-        if self._current is None:
+        if self._current is None and not self._held_for:
             return  # the first is served at once
         runs = [task.run for task in self._tasks if isinstance(task, Job)]
         for position, run in enumerate(runs, start=1):
@@ -194,14 +219,19 @@ class Engine:
     def _next_task(self) -> Job | _Load | _Unload | None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._tasks or self._closing, _IDLE_TICK_S)
-                if self._tasks:
-                    self._current = self._tasks.popleft()
+                self._changed.wait_for(lambda: self._servable() or self._closing, _IDLE_TICK_S)
+                if (task := self._servable()) is not None:
+                    self._tasks.remove(task)
+                    self._current = task
                     self._number_waiting()
                     return self._current
                 if self._closing:
                     return None
             self._notice_death_while_idle()
+
+    def _servable(self) -> Job | _Load | _Unload | None:
+        """Return the task whose turn it is; while the engine is held only unloading has one."""
+        return next((task for task in self._tasks if not self._held_for or isinstance(task, _Unload)), None)
 
     def _do(self, task: Job | _Load | _Unload) -> None:
         match task:

@@ -80,6 +80,7 @@ def status_data(status: EngineStatus) -> Json:
         "num_waiting": status.num_waiting,
         "error": status.error,
         "hint": status.hint,
+        "held_for": status.held_for,
     }
 
 

@@ -22,9 +22,18 @@ from app.demo_run import start_demo
 from app.following import Event, Follower
 from app.outlook import outlook
 from app.page_data import Json, chat_data, message_data, metrics_data, outlook_data, started_data, status_data
+from app.proof_routes import proof_pages, proof_routes
+from app.reading_routes import (
+    LONG_CHARS,
+    PAGE_CHARS,
+    SHORT_REPLY_CHARS,
+    exact,
+    outline_data,
+    reading_routes,
+    text_source,
+)
 from app.run_routes import run_routes
 from app.service import Service
-from app.store import StoredMessage
 from app.transcripts import Transcripts
 from app.tree_routes import tree_routes
 from backends.errors import BadRequestError, RingsideError
@@ -34,9 +43,6 @@ TICK_S = 0.2
 
 IDLE_TICK_S = 0.5
 PING_S = 15.0
-PAGE_CHARS = 300_000
-"""HTML of one reply in one answer; a longer one is fetched in several."""
-
 _MEDIA_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".png": "image/png"}
 _STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
@@ -68,10 +74,13 @@ def add_routes(app: FastAPI, service: Service, stopping: Callable[[], bool] = la
         _asset_routes(),
         _chat_routes(service, transcripts),
         _reply_routes(service, transcripts),
+        reading_routes(service, transcripts),
         _model_routes(service),
         tree_routes(service),
         run_routes(service),
         archive_routes(service, assets_folder()),
+        proof_pages(),
+        proof_routes(service),
         _stream_routes(service, transcripts, stopping),
     ):
         app.include_router(router, prefix="/app")
@@ -119,11 +128,14 @@ def _chat_routes(service: Service, transcripts: Transcripts) -> APIRouter:
     def chat(chat_id: int, known: int = 0) -> Json:
         """Return a chat's messages; replies after message `known` with their blocks, as far as they fit one answer."""
         found = service.chat(chat_id)
+        num_changes = service.editing.num_changes(chat_id)  # first: a change after it is told by the stream
         active = [run.message_id for run in service.active_runs(chat_id)]
         return {
             "chat": chat_data(found, writing=bool(active)),
-            "messages": _messages_with_blocks(service, transcripts, chat_id, known),
+            # a notebook's document is read by its own route, as text
+            "messages": [] if found.kind == "notebook" else _messages_with_blocks(service, transcripts, chat_id, known),
             "writing": active,
+            "changes": num_changes,
         }
 
     @router.patch("/{chat_id}")
@@ -166,31 +178,15 @@ def _chat_routes(service: Service, transcripts: Transcripts) -> APIRouter:
 def _reply_routes(service: Service, transcripts: Transcripts) -> APIRouter:
     router = APIRouter(prefix="/messages")
 
-    @router.get("/{message_id}/blocks")
-    def blocks(message_id: int, first: int = 0) -> Json:
-        source = _text_source(service, message_id)
-        slice_ = transcripts.slice(message_id, source, max(first, 0), max_chars=PAGE_CHARS)
-        return {
-            "first": slice_.first,
-            "blocks": slice_.blocks,
-            "open": slice_.open_html,
-            "num_blocks": slice_.num_blocks,
-        }
-
     @router.get("/{message_id}/text")
     def text(message_id: int) -> Response:
         """Return the text exactly as kept; what copy buttons and downloads take."""
-        return _exact(_text_source(service, message_id)(0))
-
-    @router.get("/{message_id}/place")
-    def place(message_id: int, offset: int) -> Json:
-        """Return the block that holds a character of the text (a search hit's), to be scrolled to."""
-        return {"block": transcripts.block_at(message_id, _text_source(service, message_id), offset)}
+        return exact(text_source(service, message_id)(0))
 
     @router.get("/{message_id}/code/{number}")
     def code(message_id: int, number: int) -> Response:
         try:
-            return _exact(transcripts.code(message_id, _text_source(service, message_id), number))
+            return exact(transcripts.code(message_id, text_source(service, message_id), number))
         except IndexError:
             raise BadRequestError("This piece of code is no longer there.", "Load the page again.") from None
 
@@ -243,9 +239,16 @@ def _stream_routes(service: Service, transcripts: Transcripts, stopping: Callabl
 
     @router.get("/stream")
     async def stream(
-        chat: int | None = None, message: int | None = None, block: int = 0, sequence: int = 0
+        chat: int | None = None,
+        message: int | None = None,
+        block: int = 0,
+        sequence: int = 0,
+        chars: int = 0,
+        changes: int | None = None,
     ) -> StreamingResponse:
-        follower = Follower(service, transcripts, chat, message_id=message, block=block, sequence=sequence)
+        follower = Follower(
+            service, transcripts, chat, message_id=message, block=block, sequence=sequence, num_chars=chars, num_changes=changes
+        )
         return StreamingResponse(_sent(follower, stopping), media_type="text/event-stream", headers=_STREAM_HEADERS)
 
     return router
@@ -273,31 +276,27 @@ def _encoded(event: Event) -> str:
     return f"event: {event.name}\ndata: {json.dumps(event.data, ensure_ascii=False, separators=(',', ':'))}\n\n"
 
 
-def _text_source(service: Service, message_id: int, stored: StoredMessage | None = None) -> Callable[[int], str]:
-    """Return a function that gives a message's text from an offset on, as it is now."""
-    run = service.run_of_message(message_id)
-    if run is not None:
-        return run.text_from
-    message = stored or service.message(message_id)
-    return lambda offset: message.text[offset:]
-
-
 def _messages_with_blocks(service: Service, transcripts: Transcripts, chat_id: int, known: int) -> list[Json]:
-    """Return the messages with blocks for the newest replies; the page fetches older ones as they come into view."""
+    """Return the messages with blocks for the newest replies; the page fetches older ones as they come into view.
+
+    In a chat of very much text, the longer replies come as outlines, whose sections the page fetches.
+    """
     messages = service.messages(chat_id)
-    rows = [message_data(message) for message in messages]
+    rows = [{**message_data(message), "edition": service.num_edits(message.id)} for message in messages]
     budget_chars = PAGE_CHARS
+    is_long = sum(len(message.text) for message in messages) > LONG_CHARS
     for message, row in zip(reversed(messages), reversed(rows), strict=True):
-        if message.role != "assistant" or message.id <= known:
+        if message.role != "assistant":
             continue
-        if budget_chars <= 0:
-            break
-        source = _text_source(service, message.id, message)
+        row["long"] = is_long and len(message.text) > SHORT_REPLY_CHARS
+        if message.id <= known or budget_chars <= 0:
+            continue
+        source = text_source(service, message.id, message)
+        if row["long"]:
+            row["outline"] = outline_data(transcripts, message.id, source, 0)
+            budget_chars -= PAGE_CHARS // 4
+            continue
         slice_ = transcripts.slice(message.id, source, max_chars=budget_chars)
         row["blocks"], row["open"] = slice_.blocks, slice_.open_html
         budget_chars -= sum(map(len, slice_.blocks)) + len(slice_.open_html or "")
     return rows
-
-
-def _exact(text: str) -> Response:
-    return Response(text.encode("utf-8", "surrogatepass"), media_type="text/plain; charset=utf-8")

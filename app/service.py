@@ -18,6 +18,7 @@ from app.input_rules import clean_text, require_loadable, require_words, title_f
 from app.library import Library
 from app.metrics import MetricsRecord
 from app.notebooks import Notebooks
+from app.proof.background import Measurements
 from app.replies import Replies
 from app.runs import Run
 from app.saved_states import SavedStates
@@ -39,6 +40,7 @@ class Service:
         editing: variants, branches, edits, deletion and undo.
         notebooks: chats that are one document.
         library: search, folders, export, import and presets.
+        measurements: comparisons and the doctor's visits, one at a time.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Service:
         self._replies = Replies(store, engine, self.settings, self.library.catch_up_soon, self._states)
         self.editing = Editing(store, self._replies)
         self.notebooks = Notebooks(store, self._replies)
+        self.measurements = Measurements(engine, settings.data_folder / "measurements")
         self._new_chat = chat_settings_from(overrides or {}, self._last_used())
         self._notices = [*settings.notices, *store.notices]
         if num_cut := store.mark_running_as_cut():
@@ -272,6 +275,7 @@ class Service:
 
     def close(self) -> None:
         """Stop and keep everything, end the worker, close the store. Twice is fine."""
+        self.measurements.close()
         self._engine.close()
         self._replies.retry_leftovers()
         self.library.close()

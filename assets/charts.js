@@ -237,7 +237,7 @@ function bytesTicks({ log }) {
 
 let loading = null;
 
-function plotly() {
+export function plotly() {
   loading ??= new Promise((resolve, reject) => {
     const script = document.createElement("script");
     script.src = "/app/assets/plotly.min.js";

@@ -51,7 +51,7 @@ export function watchChrome() {
 }
 
 // As the system says, until a person says otherwise.
-function watchTheme() {
+export function watchTheme() {
   const system = window.matchMedia("(prefers-color-scheme: dark)");
   let chosen = null;
   try {

@@ -32,7 +32,7 @@ export class Engine {
     this.status = status;
     const { state, model, progress } = status;
     this.dot.dataset.state = status.error && state === "empty" ? "error" : state;
-    this.loadButton.hidden = state !== "empty";
+    this.loadButton.hidden = state !== "empty" || Boolean(status.held_for);
     this.unloadButton.hidden = state === "empty";
     this.text.textContent = words(status);
     this.text.disabled = !model;
@@ -70,7 +70,8 @@ export class Engine {
   }
 }
 
-function words({ state, model, progress, error, process_bytes: held }) {
+function words({ state, model, progress, error, process_bytes: held, held_for: heldFor }) {
+  if (heldFor) return "A measurement is running";
   if (state === "loading") return progress?.stage ? progress.stage : "Loading";
   if (!model) return error ? error : "No model in memory";
   return `${model.name} · ${POLICIES[model.policy]} · W ${count(model.window)} · ${bytes(held)}`;

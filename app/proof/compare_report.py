@@ -56,7 +56,8 @@ def slope_text(slope: Slope | None) -> str:
     """Return a slope with its interval: "0 (-12 to 12) B/token"."""
     if slope is None:
         return "-"
-    return f"{slope.value:,.0f} ({slope.low:,.0f} to {slope.high:,.0f}) B/token"
+    value, low, high = (round(number) for number in (slope.value, slope.low, slope.high))  # never "-0"
+    return f"{value:,} ({low:,} to {high:,}) B/token"
 
 
 def _run_json(measurement: Measurement) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class Visit:
 
     Attributes:
         load: the configuration in question.
-        config: of its model.
+        config: of its model; None where the backend runs an architecture that is not known here.
         symptom: where to start; None goes through in order.
         num_tokens: of the measured reply; 0 leaves it out.
         reference: text to score; None leaves that out.
@@ -40,7 +40,7 @@ class Visit:
     """
 
     load: LoadRequest
-    config: ModelConfig
+    config: ModelConfig | None
     symptom: Symptom | None = None
     num_tokens: int = 0
     reference: str | None = None

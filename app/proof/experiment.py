@@ -6,7 +6,7 @@ The torch code is in `models.cache_experiment` and runs in a process of its own.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from app.proof.isolated import stream
@@ -25,7 +25,7 @@ NAMES: dict[Strategy, str] = {
 _COLOURS = dict(zip(STRATEGIES, (PALETTE[3], PALETTE[1], PALETTE[2], PALETTE[4]), strict=True))
 
 
-def measure(windows: Sequence[int] = WINDOWS, longest: int = 32_768, seed: int = 0) -> Iterator[StepCost]:
+def measure(windows: Sequence[int] = WINDOWS, longest: int = 32_768, seed: int = 0) -> Generator[StepCost, None, None]:
     """Yield the costs as they are measured; closing the iterator stops the measuring process.
 
     Raises:

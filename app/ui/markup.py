@@ -24,9 +24,21 @@ SIDE = f"""
     <button type="button" class="icon-button only-narrow" data-close="side" aria-label="Close the chats">✕</button>
   </div>
   <button type="button" class="new-chat" id="rs-new-chat"><span aria-hidden="true">＋</span> New chat</button>
-  <input type="search" id="rs-search" placeholder="Search titles" aria-label="Search titles" autocomplete="off">
-  <ul class="chat-list" id="rs-chat-list"></ul>
-  <p class="chat-list-empty" id="rs-chat-list-empty" hidden></p>
+  <input type="search" id="rs-search" placeholder="Search chats" aria-label="Search titles and texts of all chats"
+    autocomplete="off" role="combobox" aria-autocomplete="list" aria-expanded="false" aria-controls="rs-found">
+  <div class="found" id="rs-found" role="listbox" aria-label="Found" hidden></div>
+  <p class="visually-hidden" id="rs-found-said" role="status"></p>
+  <div class="chat-scroller" id="rs-chat-scroller" tabindex="-1">
+    <ul class="chat-list" id="rs-chat-list" aria-label="Chats"></ul>
+    <p class="chat-list-empty" id="rs-chat-list-empty" hidden>Chats appear here. Files of chats can be imported below, or
+      dropped anywhere on this page.</p>
+  </div>
+  <div class="chat-foot">
+    <button type="button" class="text-button" id="rs-import">Import</button>
+    <input type="file" id="rs-import-files" multiple hidden accept=".json,.txt,.md,.text,application/json,text/*">
+    <a class="text-button" id="rs-backup" href="/app/backup" download title="All chats as one file">Back up everything</a>
+  </div>
+  <p class="side-foot"><a href="/app/compare">Compare</a><a href="/app/doctor">Doctor</a></p>
 </nav>
 """
 
@@ -91,7 +103,10 @@ COMPOSER = """
       width="18" height="18" aria-hidden="true"><rect x="5" y="5" width="10" height="10" rx="2" fill="currentColor"/>
       </svg></button>
   </div>
-  <p class="composer-note"><span id="rs-mode"></span>
+  <p class="composer-note"><span class="chat-steps"><button type="button" class="text-button" id="rs-branches"
+      aria-haspopup="dialog" hidden>Branches</button><button type="button" class="text-button" id="rs-undo"
+      title="Take back the last edit, variant, branch or deletion (Ctrl+Z)" hidden>Undo</button></span>
+    <span id="rs-mode"></span>
     <span class="keys">Enter sends, Shift+Enter breaks the line</span></p>
 </form>
 """
