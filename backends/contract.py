@@ -6,7 +6,7 @@ called from one thread, and knows nothing of chats, browsers or files other than
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -39,6 +39,7 @@ class LoadedModel:
         has_chat_template: if not, the model only continues text.
         reasoning_opening: mark of reasoning that the template ends a prompt with, so that replies lack it; see
             `models.reasoning`. Empty for none.
+        drafts_together: whether the backend `DraftsTogether`; the app is in another process and cannot look.
         notices: sentences the person should see (approximations, ignored settings, fallbacks).
     """
 
@@ -59,6 +60,7 @@ class LoadedModel:
     has_chat_template: bool
     notices: tuple[str, ...] = ()
     reasoning_opening: str = ""
+    drafts_together: bool = False
 
 
 class Backend(Protocol):
@@ -117,6 +119,29 @@ class KeepsState(Protocol):
 
         Raises:
             BadRequestError: the file is damaged, or was written for another model, policy, window or version.
+        """
+        ...
+
+
+@runtime_checkable
+class DraftsTogether(Protocol):
+    """What a backend offers where `info.drafts_together`: several replies to one prompt in one go."""
+
+    def generate_together(
+        self, request: GenerationRequest, seeds: Sequence[int], cancelled: Callable[[int], bool]
+    ) -> Iterator[tuple[int, Event]]:
+        """Yield for every seed, by its place among them, the events that `generate` would with that seed.
+
+        The prompt is read once. The events of different seeds come mixed; a reply that has ended has nothing more. One
+        whose output is not a number ends with reason "error" and leaves the others alone.
+
+        Args:
+            request: its own seed is not read.
+            seeds: one a reply, at least one.
+            cancelled: as `Cancelled`, by place.
+
+        Raises:
+            RingsideError: the request cannot be served; the backend is still usable.
         """
         ...
 

@@ -80,6 +80,7 @@ class MemoryFigures:
         device_allocated_bytes: on a GPU, bytes the framework allocated; None on CPU.
         device_process_bytes: on a GPU, VRAM of this process; None on CPU or where the driver does not tell.
         snapshot_bytes: saved cache states kept for regenerate and edit.
+        num_rows: replies being written together; keys and values are those of all of them, tokens those of each.
     """
 
     kv_held_bytes: int
@@ -92,3 +93,4 @@ class MemoryFigures:
     device_allocated_bytes: int | None = None
     device_process_bytes: int | None = None
     snapshot_bytes: int = 0
+    num_rows: int = 1

@@ -91,7 +91,8 @@ def load_compat(request: LoadRequest, files: ModelFiles, prompts: Prompts, progr
         ),
     )
 
-    def new_cache(sinks: int) -> StockCache:
+    def new_cache(sinks: int, num_rows: int) -> StockCache:
+        assert num_rows == 1, "variants are not drafted together here"
         cache = model.new_cache(bounded=policy is not CachePolicy.FULL)
         _check_cache_fits(cache, token_bytes, memory.free_bytes(device))
         return cache

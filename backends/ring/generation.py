@@ -1,32 +1,38 @@
-"""The loop: read the prompt in chunks, then feed one token and draw the next for as long as the request says."""
+"""The loop: read the prompt in chunks, then feed one token and draw the next for as long as the request says.
+
+`drafts` is the same loop for several replies at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 
 from backends.contract import Cancelled, LoadedModel
-from backends.errors import BadRequestError, OutOfMemoryError, RingsideError
+from backends.errors import OutOfMemoryError, RingsideError
 from backends.events import Event, Finished, MemoryFigures, PrefillProgress, TextChunk
-from backends.requests import GenerationRequest, LoadRequest, Sampling
+from backends.requests import GenerationRequest, Sampling
 from backends.ring import memory
+from backends.ring.drafts import NOT_A_NUMBER, NOT_A_NUMBER_HINT, Drafts, RowCancelled
 from backends.ring.prompting import Prompts
 from backends.ring.reply import Reply
 from backends.ring.saved_state import identity_in, read_state, write_state
 from backends.ring.scoring import token_losses
 from backends.ring.sequence import CachedText
 from backends.token_rules import token_rules
-from models.config import ModelConfig
 from models.constraint import Constraints
+from models.ring_cache import KVCache
 from models.sampling import INVALID_TOKEN
-from models.sizing import kv_bytes
 from models.text_model import TextCache, TextModel
 from models.token_step import TokenStep
 
 FEWEST_PINNED_TOKENS = 4
 """Pinned when the system prompt is to be and there is none: full layers collapse once the first token is gone."""
+
+T = TypeVar("T")
 
 _SNAPSHOT_BUDGET_BYTES = 2**30
 _FEWEST_CHUNK_TOKENS = 16
@@ -39,7 +45,8 @@ class RingBackend:
 
     Args:
         model: with its weights, on the device it runs on.
-        new_cache: makes an empty cache of one row with that many sinks, or raises BadRequestError if it does not fit.
+        new_cache: makes an empty cache with that many sinks and rows, or raises BadRequestError if it does not fit.
+            Several rows, of a `KVCache`, are asked for only where `info.drafts_together`.
         device: where the model runs.
         pins_system_prompt: whether the sinks are the system prompt of each chat.
         prompts: turns chats into token ids.
@@ -54,7 +61,7 @@ class RingBackend:
     def __init__(
         self,
         model: TextModel,
-        new_cache: Callable[[int], TextCache],
+        new_cache: Callable[[int, int], TextCache],
         device: torch.device,
         pins_system_prompt: bool,
         prompts: Prompts,
@@ -63,7 +70,7 @@ class RingBackend:
         identity: Mapping[str, str] | None = None,
     ) -> None:
         self._loaded: TextModel | None = model
-        self._new_cache: Callable[[int], TextCache] | None = new_cache
+        self._new_cache: Callable[[int, int], TextCache] | None = new_cache
         self._device = device
         self._pins_system_prompt = pins_system_prompt
         self._prompts = prompts
@@ -72,6 +79,7 @@ class RingBackend:
         self._identity = dict(identity or {})
         self._device_process = memory.DeviceProcessMemory(self._device)
         self._text: CachedText | None = None
+        self._drafts: Drafts | None = None
         self._step: TokenStep | None = None
         self._step_settings: tuple[Sampling, bool, bool] | None = None
         tokenizer = prompts.tokenizer
@@ -84,7 +92,7 @@ class RingBackend:
         return self._info
 
     def memory(self) -> MemoryFigures:
-        return self._figures(self._text)
+        return memory.figures(self._info, self._text, self._drafts, self._device, self._device_process)
 
     def close(self) -> None:
         """Drop weights, cache and snapshots."""
@@ -101,16 +109,22 @@ class RingBackend:
         """
         prompt = self._prompts.ids(request.messages, request.raw)
         self._pin(request)
-        failure: OutOfMemoryError | None = None
+        yield from self._guarded(self._reply(request, prompt, cancelled))
+
+    def generate_together(
+        self, request: GenerationRequest, seeds: Sequence[int], cancelled: RowCancelled
+    ) -> Iterator[tuple[int, Event]]:
+        """See `backends.contract.DraftsTogether.generate_together`; raises like `generate`.
+
+        What the cache held of every reply is kept like any other moment of the text, so whichever is picked goes on
+        from there.
+        """
+        prompt = self._prompts.ids(request.messages, request.raw)
+        self._pin(request)
         try:
-            yield from self._reply(request, prompt, cancelled)
-        except Exception as error:  # whatever it was, the cache may hold half a step
-            self._drop_cache()
-            failure = memory.as_out_of_memory(error)
-            if failure is None:
-                raise
-        if failure is not None:  # raised out here, so that it holds none of the frames that hold the cache
-            raise failure
+            yield from self._guarded(self._draft(request, prompt, seeds, cancelled))
+        finally:
+            self._drafts = None
 
     def token_losses(self, text: str, cancelled: Cancelled) -> Iterator[float]:
         """See `backends.contract.ScoresText`; what was in the cache is forgotten."""
@@ -143,19 +157,15 @@ class RingBackend:
         text = self._open_text()
         constraint = self._constraints.open(request)
         reply = Reply(request, self._prompts.tokenizer, prompt, constraint)
-        num_reused = text.take_up(prompt)
-        if self._model.must_start_over(text.cache, len(prompt) - num_reused):
-            num_reused = text.start_over(len(prompt))
-        yield PrefillProgress(num_reused, len(prompt), num_reused)
-        for num_read in self._read(text, prompt, cancelled):
-            yield PrefillProgress(num_read, len(prompt), num_reused)
+        for progress in self._read_prompt(text, prompt, cancelled):
+            yield progress
         if cancelled():
             yield Finished("cancelled", reply.seed, len(prompt))
             return
-        step = self._step_for(request, text, constraint is not None)
+        step = self._step_for(request, text)
         step.begin(prompt)
         token = self._first_token(step, text, prompt, reply)
-        yield PrefillProgress(len(prompt), len(prompt), num_reused)
+        yield replace(progress, done_tokens=len(prompt))
         reason = reply.end_reason
         while reason is None:
             if token in self._end_ids:
@@ -172,6 +182,63 @@ class RingBackend:
         if rest := reply.flush():
             yield TextChunk(rest, ())
         yield Finished(reply.end_reason or reason, reply.seed, len(prompt), reply.num_tokens)
+
+    def _draft(
+        self, request: GenerationRequest, prompt: list[int], seeds: Sequence[int], cancelled: RowCancelled
+    ) -> Iterator[tuple[int, Event]]:
+        text, rows = self._open_text(), range(len(seeds))
+        replies = []
+        for seed in seeds:
+            seeded = replace(request, sampling=replace(request.sampling, seed=seed))
+            replies.append(Reply(seeded, self._prompts.tokenizer, prompt, self._constraints.open(request)))
+        for progress in self._read_prompt(text, prompt, lambda: all(map(cancelled, rows))):
+            yield from ((row, progress) for row in rows)
+        if all(map(cancelled, rows)):
+            yield from ((row, Finished("cancelled", seed, len(prompt))) for row, seed in zip(rows, seeds, strict=True))
+            return
+        drafts = self._drafts = self._open_drafts(request, text, prompt, replies)
+        tokens = drafts.first_tokens(prompt[-1], text.logits_BV)
+        yield from ((row, replace(progress, done_tokens=len(prompt))) for row in rows)
+        yield from drafts.write(tokens, cancelled)
+
+    def _open_drafts(
+        self, request: GenerationRequest, text: CachedText, prompt: list[int], replies: list[Reply]
+    ) -> Drafts:
+        """Copy what the cache holds of the prompt into a row a reply."""
+        assert self._new_cache is not None, "the backend is closed"
+        cache = self._new_cache(self._info.sinks, len(replies))
+        assert isinstance(cache, KVCache), "asked for several rows without `info.drafts_together`"
+        snapshot = text.cache.snapshot()
+        for row in range(len(replies)):
+            cache.set_row(row, snapshot)
+        step = self._new_step(request, cache, len(replies))
+        step.begin(prompt)
+        chunk_tokens = self._chunk_tokens
+        return Drafts(
+            self._model, cache, step, replies, text.tokens, len(prompt), self._end_ids, chunk_tokens, text.recall
+        )
+
+    def _guarded(self, events: Iterator[T]) -> Iterator[T]:
+        """Pass events on; where making them fails, drop the cache, which may hold half a step."""
+        failure: OutOfMemoryError | None = None
+        try:
+            yield from events
+        except Exception as error:
+            self._drop_cache()
+            failure = memory.as_out_of_memory(error)
+            if failure is None:
+                raise
+        if failure is not None:  # raised out here, so that it holds none of the frames that hold the cache
+            raise failure
+
+    def _read_prompt(self, text: CachedText, prompt: list[int], cancelled: Cancelled) -> Iterator[PrefillProgress]:
+        """Bring the cache to the prompt but for its last token, or to all of it where its logits are known."""
+        num_reused = text.take_up(prompt)
+        if self._model.must_start_over(text.cache, len(prompt) - num_reused):
+            num_reused = text.start_over(len(prompt))
+        yield PrefillProgress(num_reused, len(prompt), num_reused)
+        for num_read in self._read(text, prompt, cancelled):
+            yield PrefillProgress(num_read, len(prompt), num_reused)
 
     def _read(self, text: CachedText, prompt: list[int], cancelled: Cancelled) -> Iterator[int]:
         """Feed the prompt but for its last token, which is the first decode step; yield the tokens read so far."""
@@ -201,7 +268,7 @@ class RingBackend:
             return self._next_token(step, text, prompt[-1], reply)
         assert text.logits_BV is not None, "a prompt is taken up whole only where its logits are known"
         _constrain(step, reply)
-        return _checked(step.draw_from(text.logits_BV, reply.number))
+        return _checked(step.draw_from(text.logits_BV, (reply.number,))[0])
 
     def _next_token(self, step: TokenStep, text: CachedText, token: int, reply: Reply) -> int:
         _constrain(step, reply)
@@ -209,17 +276,21 @@ class RingBackend:
         text.note_fed((token,))
         return _checked(drawn)
 
-    def _step_for(self, request: GenerationRequest, text: CachedText, constrained: bool) -> TokenStep:
+    def _step_for(self, request: GenerationRequest, text: CachedText) -> TokenStep:
         """Return the step for these settings: the last one where they are the same, since it may hold a CUDA graph."""
-        settings = (replace(request.sampling, seed=None), request.ignore_end, constrained)
+        settings = (replace(request.sampling, seed=None), request.ignore_end, _is_constrained(request))
         if self._step is None or settings != self._step_settings:
-            banned = self._end_ids if request.ignore_end and not constrained else ()
-            tokenizer = self._prompts.tokenizer
-            vocab_size = self._model.vocab_size
-            rules = token_rules(request.sampling, tokenizer.encode, tokenizer.pieces.__getitem__, vocab_size, banned)
-            self._step = TokenStep(self._model, text.cache, request.sampling, rules, constrained)
+            self._step = self._new_step(request, text.cache)
             self._step_settings = settings
         return self._step
+
+    def _new_step(self, request: GenerationRequest, cache: TextCache, num_rows: int = 1) -> TokenStep:
+        constrained = _is_constrained(request)
+        banned = self._end_ids if request.ignore_end and not constrained else ()
+        tokenizer = self._prompts.tokenizer
+        vocab_size = self._model.vocab_size
+        rules = token_rules(request.sampling, tokenizer.encode, tokenizer.pieces.__getitem__, vocab_size, banned)
+        return TokenStep(self._model, cache, request.sampling, rules, constrained, num_rows)
 
     def _pin(self, request: GenerationRequest) -> None:
         """Where the system prompt is to stay in view, make sinks of it: that takes a cache of another size."""
@@ -238,7 +309,7 @@ class RingBackend:
         """
         if self._text is None:
             assert self._new_cache is not None, "the backend is closed"
-            self._text = CachedText(self._new_cache(self._info.sinks), _SNAPSHOT_BUDGET_BYTES)
+            self._text = CachedText(self._new_cache(self._info.sinks, 1), _SNAPSHOT_BUDGET_BYTES)
         return self._text
 
     def _drop_cache(self) -> None:
@@ -255,41 +326,9 @@ class RingBackend:
         tokens = _CHUNK_WEIGHT_BYTES[self._device.type] // max(1, self._info.weights_bytes)
         return max(_FEWEST_CHUNK_TOKENS, min(_MOST_CHUNK_TOKENS[self._device.type], tokens))
 
-    def _figures(self, text: CachedText | None) -> MemoryFigures:
-        cache = None if text is None else text.cache
-        position = 0 if cache is None else cache.position
-        capacity = 0 if cache is None else cache.capacity_tokens
-        held_bytes = 0 if cache is None else cache.held_nbytes
-        return MemoryFigures(
-            kv_held_bytes=held_bytes,
-            kv_allocated_bytes=0 if cache is None else cache.nbytes,
-            # Sinks kept plain beside codes outweigh, for some tokens, what not having a window would cost.
-            kv_full_bytes=max(held_bytes, position * self._info.kv_bytes_per_token_full),
-            position_tokens=position,
-            window_filled_tokens=min(position, capacity),
-            window_tokens=capacity,
-            weights_bytes=self._info.weights_bytes,
-            device_allocated_bytes=memory.allocated_bytes(self._device),
-            device_process_bytes=self._device_process.value(),
-            snapshot_bytes=0 if text is None else text.snapshot_bytes,
-        )
 
-
-def check_cache_fits(
-    config: ModelConfig, request: LoadRequest, sinks: int, element_bytes: int, free_bytes: int
-) -> None:
-    """Refuse a cache larger than the free memory: the system would grant it and then kill the process.
-
-    Raises:
-        BadRequestError: with both numbers.
-    """
-    needed = kv_bytes(config, request.policy, request.window, sinks, 1, element_bytes, request.kv_type)
-    if needed > free_bytes:
-        raise BadRequestError(
-            f"A window of {request.window:,} tokens takes {needed / 1e9:.1f} GB for keys and values, and "
-            f"{free_bytes / 1e9:.1f} GB of memory are free.",
-            "Choose a smaller window.",
-        )
+def _is_constrained(request: GenerationRequest) -> bool:
+    return request.json_schema is not None or request.grammar is not None
 
 
 def _constrain(step: TokenStep, reply: Reply) -> None:
@@ -300,7 +339,5 @@ def _constrain(step: TokenStep, reply: Reply) -> None:
 
 def _checked(token: int) -> int:
     if token == INVALID_TOKEN:
-        raise RingsideError(
-            "The model's output is not a number.", "Its file may be damaged; if not, choose another precision."
-        )
+        raise RingsideError(NOT_A_NUMBER, NOT_A_NUMBER_HINT)
     return token

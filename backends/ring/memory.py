@@ -12,7 +12,14 @@ from typing import Any
 import psutil
 import torch
 
-from backends.errors import OutOfMemoryError
+from backends.contract import LoadedModel
+from backends.errors import BadRequestError, OutOfMemoryError
+from backends.events import MemoryFigures
+from backends.requests import LoadRequest
+from backends.ring.drafts import Drafts
+from backends.ring.sequence import CachedText
+from models.config import ModelConfig
+from models.sizing import kv_bytes
 
 _M_MMAP_THRESHOLD = -3  # malloc.h
 _LOADING_THRESHOLD_BYTES = 2**20
@@ -37,6 +44,55 @@ def check_weights_fit(name: str, weights_bytes: int, precision: str, free: int) 
             f"{name} takes {weights_bytes / 1e9:.1f} GB in {precision}, and {free / 1e9:.1f} GB of memory are free.",
             "Choose a smaller model or fewer bits, or close other programs.",
         )
+
+
+def check_cache_fits(
+    config: ModelConfig, request: LoadRequest, sinks: int, num_rows: int, element_bytes: int, free_bytes: int
+) -> None:
+    """Refuse a cache larger than the free memory: the system would grant it and then kill the process.
+
+    Raises:
+        BadRequestError: with both numbers.
+    """
+    row_bytes = kv_bytes(config, request.policy, request.window, sinks, 1, element_bytes, request.kv_type)
+    if (needed := num_rows * row_bytes) > free_bytes:
+        for_whom = "" if num_rows == 1 else f" of {num_rows} variants"
+        raise BadRequestError(
+            f"A window of {request.window:,} tokens takes {needed / 1e9:.1f} GB for keys and values{for_whom}, and "
+            f"{free_bytes / 1e9:.1f} GB of memory are free.",
+            "Choose a smaller window." if num_rows == 1 else "Choose fewer variants or a smaller window.",
+        )
+
+
+def figures(
+    info: LoadedModel,
+    text: CachedText | None,
+    drafts: Drafts | None,
+    device: torch.device,
+    device_process: DeviceProcessMemory,
+) -> MemoryFigures:
+    """Return what is held for a text, or for drafts that go on from it, now."""
+    cache = None if text is None else text.cache
+    writing = cache if drafts is None else drafts.cache
+    num_rows = 1 if drafts is None else drafts.num_rows
+    position = 0 if writing is None else writing.position
+    capacity = 0 if writing is None else writing.capacity_tokens
+    held_bytes = 0 if writing is None else writing.held_nbytes
+    text_bytes = 0 if cache is None else cache.nbytes  # still there beside the drafts
+    return MemoryFigures(
+        kv_held_bytes=held_bytes,
+        kv_allocated_bytes=text_bytes if drafts is None else text_bytes + drafts.cache.nbytes,
+        # Sinks kept plain beside codes outweigh, for some tokens, what not having a window would cost.
+        kv_full_bytes=max(held_bytes, num_rows * position * info.kv_bytes_per_token_full),
+        position_tokens=position,
+        window_filled_tokens=min(position, capacity),
+        window_tokens=capacity,
+        weights_bytes=info.weights_bytes,
+        device_allocated_bytes=allocated_bytes(device),
+        device_process_bytes=device_process.value(),
+        snapshot_bytes=0 if text is None else text.snapshot_bytes,
+        num_rows=num_rows,
+    )
 
 
 def allocated_bytes(device: torch.device) -> int | None:

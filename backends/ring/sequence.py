@@ -84,13 +84,13 @@ class CachedText:
         is_known = any(moment.tokens == self.tokens for moment in self._moments)
         if is_known or not self.tokens or not self.cache.can_overwrite or self.cache.held_nbytes > self._budget_bytes:
             return
-        self._moments.append(_Moment(array("i", self.tokens), self.cache.snapshot("cpu")))
-        while self.snapshot_bytes > self._budget_bytes:
-            del self._moments[0]
+        self.recall(array("i", self.tokens), self.cache.snapshot("cpu"))
 
     def recall(self, tokens: array[int], snapshot: Snapshot) -> None:
-        """Know of a moment of another cache that was built like this one."""
+        """Know of a moment of this cache or of one that was built like it, if the budget allows."""
         self._moments.append(_Moment(tokens, snapshot))
+        while self.snapshot_bytes > self._budget_bytes:
+            del self._moments[0]
 
     def _live_prefix(self, wanted: array[int]) -> int:
         """Return how much of the wanted text the cache can serve without a snapshot."""

@@ -131,7 +131,7 @@ def test_a_narrower_window_is_honoured(folders: Path) -> None:
     assert backend.memory().window_tokens == 4
     stock = AutoModelForCausalLM.from_pretrained(folders / "phimoe", sliding_window=4)
     ids = torch.randint(3, 390, (1, 40), generator=torch.Generator().manual_seed(1))
-    cache = backend._new_cache(0)
+    cache = backend._new_cache(0, 1)
     with torch.inference_mode():
         expected = stock(ids, use_cache=False).logits
         actual = torch.cat([backend._model(piece, cache, logits="all") for piece in pieces(ids, [7] * 5 + [5])], dim=1)
