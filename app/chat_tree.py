@@ -83,11 +83,18 @@ class ChatTree:
         """Tell whether a message is there and not deleted."""
         return bool(self._database.read("SELECT 1 FROM messages WHERE id = ? AND set_aside = 0", message_id))
 
+    def chat_of(self, message_id: int) -> int:
+        """Return the chat a message belongs to. Raises BadRequestError if the message is gone."""
+        rows = self._database.read("SELECT chat_id FROM messages WHERE id = ? AND set_aside = 0", message_id)
+        if not rows:
+            raise BadRequestError("This message is gone.", "Load the page again.")
+        return int(rows[0][0])
+
     # Walking
 
     def select(self, message_id: int) -> None:
         """Bring a message on screen, with the newest of what follows it. Raises BadRequestError if it is gone."""
-        chat_id = self._chat_of(message_id)
+        chat_id = self.chat_of(message_id)
         nodes = self.nodes(chat_id)
         newest_child = {node.parent_id: node.id for node in nodes.values()}  # ids ascend: the last one stays
         while (child := newest_child.get(message_id)) is not None:
@@ -96,7 +103,7 @@ class ChatTree:
 
     def branch(self, message_id: int) -> None:
         """End the path at a message: what is said next begins a branch there. Raises BadRequestError if it is gone."""
-        chat_id = self._chat_of(message_id)
+        chat_id = self.chat_of(message_id)
         with self._database.writing():
             self._note_step(chat_id, "branch")
             self._set_leaf(chat_id, message_id)
@@ -146,7 +153,7 @@ class ChatTree:
             BadRequestError: it is gone, or was changed since `version` (in another tab).
         """
         with self._database.writing() as connection:
-            chat_id = self._chat_of(message_id)
+            chat_id = self.chat_of(message_id)
             self._note_step(chat_id, "edit", message_id)
             changed = connection.execute(
                 """UPDATE messages SET text = ?, token_ids = ?, layout = ?, version = version + 1
@@ -165,7 +172,7 @@ class ChatTree:
 
     def delete(self, message_id: int) -> None:
         """Delete a message and all that follows it; a variant takes its place on screen, or the path ends before it."""
-        chat_id = self._chat_of(message_id)
+        chat_id = self.chat_of(message_id)
         nodes = self.nodes(chat_id)
         node = nodes[message_id]
         gone = [message_id, *_below(message_id, nodes)]
@@ -200,12 +207,6 @@ class ChatTree:
     def num_steps(self, chat_id: int) -> int:
         """Return how many steps can be undone."""
         return int(self._database.read("SELECT count(*) FROM steps WHERE chat_id = ?", chat_id)[0][0])
-
-    def _chat_of(self, message_id: int) -> int:
-        rows = self._database.read("SELECT chat_id FROM messages WHERE id = ? AND set_aside = 0", message_id)
-        if not rows:
-            raise BadRequestError("This message is gone.", "Load the page again.")
-        return int(rows[0][0])
 
     def _set_leaf(self, chat_id: int, message_id: int | None) -> None:
         self._database.write("UPDATE chats SET leaf_id = ? WHERE id = ?", message_id, chat_id)

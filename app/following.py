@@ -48,6 +48,9 @@ class Follower:
         chat_id: the chat on screen; None for a tab that shows none.
         message_id, block, sequence: what the tab has already of the reply being written; it is told to load the chat
             again ("reload") where that reply is no longer being written.
+        num_chars: characters that a tab with a notebook has of its document.
+        num_changes: edits of the chat that the tab has seen (`Editing.num_changes`), to be told of later ones; None for
+            those until now.
         clock: seconds, ascending.
     """
 
@@ -60,6 +63,8 @@ class Follower:
         message_id: int | None = None,
         block: int = 0,
         sequence: int = 0,
+        num_chars: int = 0,
+        num_changes: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._service = service
@@ -69,9 +74,14 @@ class Follower:
         self._clock = clock
         self._places: dict[str, _Place] = {}
         self._runs: dict[str, Run] = {}
+        self._is_notebook = chat_id is not None and service.notebooks.has(chat_id)
         self._first_place = _Place(block=block, sequence=sequence, whole_series_sent=sequence > 0)
+        if self._is_notebook:
+            self._first_place.num_chars = num_chars
         self._next_slow_s = clock()
         self._seen: dict[str, object] = {}
+        if chat_id is not None:
+            self._seen["changes"] = service.editing.num_changes(chat_id) if num_changes is None else num_changes
 
     @property
     def busy(self) -> bool:
@@ -125,6 +135,8 @@ class Follower:
         """Put the blocks that are new into `data`; tell whether the tab now has them all."""
         if run.num_chars == place.num_chars:
             return True
+        if self._is_notebook:
+            return self._add_written(data, run, place)
         slice_ = self._transcripts.slice(run.message_id, run.text_from, place.block, max_chars=MAX_EVENT_CHARS)
         place.block += len(slice_.blocks)
         data["text"] = {"first": slice_.first, "blocks": slice_.blocks, "open": slice_.open_html}
@@ -132,6 +144,15 @@ class Follower:
             return False
         place.num_chars = slice_.num_chars
         return True
+
+    def _add_written(self, data: Json, run: Run, place: _Place) -> bool:
+        """Put characters into `data` as they are; a tab that was not waiting for this run reads the document first."""
+        if place.num_chars < 0:
+            place.num_chars = run.num_chars
+        text = run.text_from(place.num_chars)[:MAX_EVENT_CHARS]
+        data["written"] = {"first": place.num_chars, "text": text}
+        place.num_chars += len(text)
+        return len(text) < MAX_EVENT_CHARS
 
     def _add_figures(self, data: Json, run: Run, place: _Place) -> None:
         since = run.samples_since(place.sequence) if place.whole_series_sent else None
@@ -152,6 +173,8 @@ class Follower:
             yield Event("chats", {})
         if self._is_new("settings", self._service.settings(self._chat_id)):
             yield Event("settings", {})
+        if self._chat_id is not None and self._is_new("changes", self._service.editing.num_changes(self._chat_id)):
+            yield Event("reload", {"chat": self._chat_id})
         status = status_data(self._service.status())
         if self._is_new("status", status):
             yield Event("status", status)

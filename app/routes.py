@@ -19,6 +19,7 @@ from starlette.concurrency import run_in_threadpool
 
 from app.archive_routes import archive_routes
 from app.demo_run import start_demo
+from app.estimate_routes import estimate_routes
 from app.following import Event, Follower
 from app.outlook import outlook
 from app.page_data import Json, chat_data, message_data, metrics_data, outlook_data, started_data, status_data
@@ -79,6 +80,7 @@ def add_routes(app: FastAPI, service: Service, stopping: Callable[[], bool] = la
         tree_routes(service),
         run_routes(service),
         archive_routes(service, assets_folder()),
+        estimate_routes(service),
         proof_pages(),
         proof_routes(service),
         _stream_routes(service, transcripts, stopping),
@@ -247,7 +249,14 @@ def _stream_routes(service: Service, transcripts: Transcripts, stopping: Callabl
         changes: int | None = None,
     ) -> StreamingResponse:
         follower = Follower(
-            service, transcripts, chat, message_id=message, block=block, sequence=sequence, num_chars=chars, num_changes=changes
+            service,
+            transcripts,
+            chat,
+            message_id=message,
+            block=block,
+            sequence=sequence,
+            num_chars=chars,
+            num_changes=changes,
         )
         return StreamingResponse(_sent(follower, stopping), media_type="text/event-stream", headers=_STREAM_HEADERS)
 

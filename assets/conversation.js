@@ -3,7 +3,9 @@
 import { getText, showProblem } from "./api.js";
 import { copyText } from "./copying.js";
 import { count, duration, plural, rate } from "./format.js";
+import { leavePlainText } from "./plain_text.js";
 import { Reply } from "./reply.js";
+import { SectionWindow } from "./section_window.js";
 
 const ENDINGS = {
   stop: "finished",
@@ -15,7 +17,7 @@ const ENDINGS = {
 };
 
 export class Conversation {
-  // `actions`: continueReply, regenerate, edit(text), showFigures(messageId), all returning promises.
+  // `actions`: continueReply, regenerate, askAgain(item), all returning promises.
   constructor(actions) {
     this.actions = actions;
     this.scroller = document.getElementById("rs-scroller");
@@ -26,6 +28,7 @@ export class Conversation {
     this.items = new Map(); // message id -> {element, message, reply?, ...}
     this.chatId = null;
     this.stick = true;
+    this.window = new SectionWindow(this.scroller);
     this.#followTheEnd();
     this.#loadWhenNear();
     this.list.addEventListener("click", (event) => this.#clicked(event));
@@ -40,8 +43,23 @@ export class Conversation {
     return this.items.get(messageId);
   }
 
+  isLast(item) {
+    return [...this.items.values()].pop() === item;
+  }
+
+  get isWriting() {
+    return [...this.items.values()].some((item) => this.#isWriting(item.message));
+  }
+
+  // Scrolls to a message and puts the focus on it, now or as soon as the server has told of it.
+  goToWhenShown(messageId) {
+    this.awaited = messageId;
+    this.#goToAwaited();
+  }
+
   clear() {
     this.chatId = null;
+    this.awaited = null;
     this.items.clear();
     this.list.replaceChildren();
     this.stick = true;
@@ -52,8 +70,10 @@ export class Conversation {
     if (chatId !== this.chatId) this.clear();
     this.chatId = chatId;
     const ids = new Set(messages.map((message) => message.id));
+    const editions = new Map(messages.map((message) => [message.id, message.edition]));
     for (const [id, item] of this.items) {
-      if (!ids.has(id)) {
+      if (item.editing) continue; // what is typed there stays, whatever became of the message
+      if (!ids.has(id) || editions.get(id) !== item.edition) {
         item.element.remove();
         this.items.delete(id);
       }
@@ -61,12 +81,16 @@ export class Conversation {
     for (const message of messages) {
       const item = this.items.get(message.id) ?? this.#add(message);
       item.message = message;
+      if (item.edition !== message.edition) continue;
       if (item.reply && message.blocks) item.reply.take(0, message.blocks, message.open);
+      if (message.outline && item.reply.count === 0) this.#takeOutline(item);
       if (item.reply && !item.reply.complete && !this.#isWriting(message)) this.#loadLater(item);
       if (message.status === "queued" && !item.state) this.#progress(item, { status: "queued" });
     }
+    this.#inOrder(messages, ids);
     this.#footers();
     this.toTheEnd();
+    this.#goToAwaited();
   }
 
   // Takes one event of the stream. Returns "unknown" for a message that is not here, "gap" where blocks are missing.
@@ -116,14 +140,14 @@ export class Conversation {
     const element = document.createElement("article");
     element.className = `message ${message.role}`;
     element.dataset.id = message.id;
-    const item = { element, message };
+    const item = { element, message, edition: message.edition };
     if (message.role === "user") {
       const text = document.createElement("div");
       text.className = "said";
       text.textContent = message.text;
       element.append(text);
     } else {
-      item.reply = new Reply(message.id);
+      item.reply = new Reply(message.id, this.window);
       item.status = document.createElement("div");
       item.status.className = "reply-status";
       item.problem = document.createElement("div");
@@ -132,6 +156,11 @@ export class Conversation {
       element.append(item.reply.body, item.status, item.problem);
     }
     item.footer = document.createElement("footer");
+    item.footer.innerHTML =
+      '<span class="words"></span><span class="switcher" role="group" aria-label="Variants"></span><span class="quick"></span>' +
+      '<button type="button" class="mini more" aria-haspopup="menu" aria-expanded="false">⋯</button>';
+    [item.words, item.switcher, item.quick, item.more] = item.footer.children;
+    item.more.setAttribute("aria-label", message.role === "user" ? "More for this message" : "More for this reply");
     element.append(item.footer);
     this.list.append(element);
     this.items.set(message.id, item);
@@ -165,6 +194,28 @@ export class Conversation {
     if (done !== null) item.status.querySelector(".bar span").style.width = `${(100 * done).toFixed(1)}%`;
   }
 
+  // What is new may belong in the middle: a message that was changed, or a branch.
+  #inOrder(messages, ids) {
+    let at = this.list.firstElementChild;
+    for (const message of messages) {
+      while (at && !ids.has(Number(at.dataset.id))) at = at.nextElementSibling; // gone, but being edited
+      const { element } = this.items.get(message.id);
+      if (element === at) at = at.nextElementSibling;
+      else this.list.insertBefore(element, at);
+    }
+    const gone = [...this.items].filter(([id]) => !ids.has(id));
+    this.items = new Map([...gone, ...messages.map((message) => [message.id, this.items.get(message.id)])]);
+  }
+
+  #goToAwaited() {
+    const item = this.items.get(this.awaited);
+    if (!item) return;
+    this.awaited = null;
+    this.stick = false;
+    item.element.scrollIntoView({ block: "start" });
+    item.more.focus({ preventScroll: true });
+  }
+
   #footers() {
     const all = [...this.items.values()];
     const last = all[all.length - 1];
@@ -176,7 +227,6 @@ export class Conversation {
       if (!this.#isWriting(message)) {
         buttons.push(["copy", "Copy"]);
         if (item === last && item.reply && !writing) buttons.push(["continue", "Continue"], ["regenerate", "Regenerate"]);
-        if (item.reply && item !== last) buttons.push(["figures", "Figures"]);
         if (item === lastUser && !writing) buttons.push(["edit", "Edit"]);
         if (item === last && !item.reply && !writing) buttons.push(["regenerate", "Answer this"]);
       }
@@ -192,10 +242,12 @@ export class Conversation {
         button.textContent = label;
         return button;
       });
-      const span = document.createElement("span");
-      span.className = "words";
-      span.textContent = words;
-      item.footer.replaceChildren(span, ...made);
+      item.words.textContent = words;
+      const focused = item.quick.contains(document.activeElement) ? document.activeElement.dataset.action : null;
+      item.quick.replaceChildren(...made);
+      if (focused) (item.quick.querySelector(`[data-action=${focused}]`) ?? item.more).focus();
+      item.more.hidden = this.#isWriting(message);
+      if (item.plain && this.#isWriting(message)) leavePlainText(item);
       if (item.problem) showProblem(item.problem, message.error ? { message: message.error } : null);
       item.element.classList.toggle("writing", this.#isWriting(message));
       if (!this.#isWriting(message) && item.status) item.status.innerHTML = item.statusShape = "";
@@ -221,52 +273,18 @@ export class Conversation {
       return copyText(getText(`/messages/${item.message.id}/code/${number}`), button);
     }
     if (button.classList.contains("fold")) {
-      button.setAttribute("aria-expanded", item.reply.body.classList.toggle("unfolded"));
+      item.reply.toggleFold();
       return undefined;
     }
     const { action } = button.dataset;
     if (action === "copy") return copyText(item.reply ? item.reply.text() : Promise.resolve(item.message.text), button);
-    if (action === "figures") return this.actions.showFigures(item.message.id);
-    if (action === "edit") return this.#edit(item);
+    if (action === "edit") return this.actions.askAgain(item);
     if (action === "continue" || action === "regenerate") {
       button.disabled = true;
       this.stick = true;
       await (action === "continue" ? this.actions.continueReply() : this.actions.regenerate());
       button.disabled = false;
     }
-  }
-
-  #edit(item) {
-    const said = item.element.querySelector(".said");
-    if (!said || item.element.querySelector("textarea")) return;
-    const form = document.createElement("form");
-    form.className = "edit";
-    form.innerHTML =
-      '<textarea aria-label="Edit the message"></textarea><div class="edit-buttons">' +
-      '<button type="submit" class="main-button">Send again</button><button type="button" class="text-button">Cancel</button></div>';
-    const area = form.querySelector("textarea");
-    area.value = item.message.text;
-    area.rows = Math.min(14, item.message.text.split("\n").length + 1);
-    const close = () => {
-      form.remove();
-      said.hidden = false;
-    };
-    form.querySelector("button[type=button]").addEventListener("click", close);
-    form.addEventListener("submit", async (event) => {
-      event.preventDefault();
-      this.stick = true;
-      if (await this.actions.edit(area.value)) close();
-    });
-    area.addEventListener("keydown", (event) => {
-      if (event.key === "Escape") close();
-      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-        event.preventDefault();
-        form.requestSubmit();
-      }
-    });
-    said.hidden = true;
-    said.after(form);
-    area.focus();
   }
 
   // Replies that were not sent with the chat are fetched as they come near the screen.
@@ -278,13 +296,19 @@ export class Conversation {
           this.near.unobserve(entry.target);
           const item = this.items.get(Number(entry.target.dataset.id));
           item?.reply
-            .load()
+            .load(item.message.long)
             .then(() => item.reply.release())
             .catch(() => this.near.observe(entry.target));
         }
       },
       { root: this.scroller, rootMargin: "3000px 0px" },
     );
+  }
+
+  // Of a very long reply: what there is to load, and what is near; the rest as the server has it ready.
+  #takeOutline(item) {
+    item.reply.takeOutline(item.message.outline);
+    if (!item.reply.complete) item.reply.load().catch(() => this.near.observe(item.element));
   }
 
   #loadLater(item) {

@@ -6,11 +6,15 @@ import { Composer } from "./composer.js";
 import { Conversation } from "./conversation.js";
 import { Engine } from "./engine.js";
 import { count, rate } from "./format.js";
+import { MessageControls } from "./message_controls.js";
+import { Notebook } from "./notebook.js";
 import { Panel } from "./panel.js";
 import { ReadingPlace } from "./reading_place.js";
+import { Search } from "./search.js";
 import { Setup } from "./setup.js";
 import { Stream } from "./stream.js";
 import { watchChrome } from "./chrome.js";
+import { watchImports } from "./import_files.js";
 
 const NEEDED = ["rs-chat-list", "rs-title", "rs-settings", "rs-openings", "rs-messages", "rs-input", "rs-chart-speed"];
 
@@ -19,6 +23,7 @@ class Page {
     this.chatId = null;
     this.asked = 0;
     this.writing = null; // message that a reply is being written into
+    this.elsewhere = new Set(); // replies being written on branches that are not on screen
     this.titleDue = 0;
     this.chrome = watchChrome();
     const complain = (problem) => this.composer.complain(problem);
@@ -29,10 +34,21 @@ class Page {
     this.conversation = new Conversation({
       continueReply: () => this.start("continue"),
       regenerate: () => this.start("regenerate"),
-      edit: (text) => this.start("edit", { text }),
-      showFigures: (messageId) => this.showFigures(messageId).then(() => this.chrome.open("panel")),
+      askAgain: (item) => this.controls.edit(item, true),
     });
     this.reading = new ReadingPlace(this.conversation);
+    this.controls = new MessageControls(this.conversation, {
+      complain,
+      begin: (path, body) => this.begin(path, body),
+      showFigures: (messageId) => this.showFigures(messageId).then(() => this.chrome.open("panel")),
+    });
+    document.addEventListener("ringside:changed", () => this.load());
+    this.notebook = new Notebook({
+      settled: () => this.setup.settled(),
+      opened: (chatId) => this.open(chatId),
+      begun: () => this.stream.open(),
+    });
+    document.getElementById("rs-new-notebook").addEventListener("click", () => this.newNotebook());
     this.panel = new Panel();
     this.engine = new Engine(complain, () => this.chatId);
     this.setup = new Setup(
@@ -41,10 +57,19 @@ class Page {
       (seen) => this.composer.setMode(seen.continues_text),
     );
     this.chats = new Chats((chatId) => this.open(chatId), complain);
+    this.search = new Search(
+      () => this.chats.chats,
+      (chatId) => this.open(chatId),
+      (...hit) => this.openHit(...hit).catch(complain),
+    );
+    watchImports((chatId) => this.open(chatId), () => this.chats.refresh());
     this.stream = new Stream(() => this.place(), {
       run: (event) => this.follow(event),
-      reload: () => this.load(),
-      chats: () => this.chats.refresh(),
+      reload: () => (this.notebook.chatId === this.chatId && !this.notebook.locked ? this.notebook.glance() : this.load()),
+      chats: () => {
+        this.chats.refresh();
+        this.notebook.glance();
+      },
       settings: () => this.setup.changedElsewhere(),
       status: (status) => this.engine.show(status),
       connection: (there) => this.connected(there),
@@ -58,6 +83,7 @@ class Page {
   async open(chatId) {
     if (chatId !== this.chatId || !this.opened) {
       this.opened = true;
+      this.notebook.leave();
       this.chatId = chatId;
       this.writing = null;
       window.ringside.chatId = chatId;
@@ -65,10 +91,13 @@ class Page {
       if (location.hash !== hash) history.pushState(null, "", hash || location.pathname);
       this.composer.use(chatId);
       this.composer.setWriting(false);
+      this.elsewhere.clear();
+      this.changes = undefined;
       this.conversation.clear();
       this.panel.clear();
       this.chats.mark(chatId);
       this.chrome.close();
+      this.chrome.toggleSettings(false);
       this.setup.show();
       if (window.matchMedia("(min-width: 861px)").matches) document.getElementById("rs-input").focus();
     }
@@ -81,6 +110,15 @@ class Page {
     return this.reading.goTo(messageId, offset, words);
   }
 
+  // Shows a search hit, on whatever branch of its chat it is.
+  async openHit(chatId, messageId, offset, words) {
+    this.chrome.close();
+    if (await this.openAt(chatId, messageId, offset, words)) return;
+    await post(`/messages/${messageId}/select`);
+    await this.load();
+    await this.reading.goTo(messageId, offset, words);
+  }
+
   // Reads the chat from the server and takes up its stream from there.
   async load() {
     const asked = ++this.asked;
@@ -88,6 +126,7 @@ class Page {
     if (chatId === null) {
       this.title("New chat");
       this.chrome.show("start");
+      this.controls.show(null);
       this.stream.open();
       return;
     }
@@ -96,19 +135,52 @@ class Page {
       answer = await get(`/chats/${chatId}`);
     } catch (problem) {
       if (asked !== this.asked) return;
+      if (problem.message.includes("no longer there")) await this.open(null);
       this.composer.complain(problem);
-      if (problem.message.includes("gone")) this.open(null);
       return;
     }
     if (asked !== this.asked) return;
+    if (answer.chat.kind === "notebook") {
+      await this.showNotebook(answer);
+      return;
+    }
     this.title(answer.chat.title || "New chat");
-    this.chrome.show(answer.messages.length ? "chat" : "start");
+    const view = answer.messages.length ? "chat" : "start";
+    if (document.body.dataset.rsView !== view) this.chrome.show(view);
     this.conversation.show(chatId, answer.messages);
+    this.controls.show(chatId);
     this.composer.setWriting(answer.writing.length > 0);
-    this.writing = answer.writing[0] ?? null;
+    this.writing = answer.writing.find((id) => this.conversation.item(id)) ?? null;
+    this.elsewhere = new Set(answer.writing.filter((id) => !this.conversation.item(id)));
+    this.changes = answer.changes;
     const last = this.conversation.lastReplyId;
     if (this.writing === null && last !== null && last !== this.panel.messageId) this.showFigures(last).catch(() => {});
     this.stream.open();
+  }
+
+  async showNotebook({ chat, writing }) {
+    const { asked } = this;
+    this.title(chat.title || "New notebook");
+    await this.notebook.open(chat.id).catch((problem) => this.composer.complain(problem));
+    if (asked !== this.asked) return;
+    if (document.body.dataset.rsView !== "notebook") this.chrome.show("notebook");
+    this.controls.show(null);
+    this.writing = writing[0] ?? null;
+    const { messageId } = this.notebook;
+    if (this.writing === null && messageId !== this.panel.messageId) this.panel.showKept(messageId).catch(() => {});
+    this.stream.open();
+  }
+
+  async newNotebook() {
+    try {
+      await this.setup.settled();
+      const { id } = await post("/notebooks");
+      await this.open(id);
+      document.getElementById("rs-notebook-text").focus();
+      this.chats.refresh();
+    } catch (problem) {
+      this.composer.complain(problem);
+    }
   }
 
   async showFigures(messageId) {
@@ -117,15 +189,28 @@ class Page {
 
   // What this tab has already, for the stream to go on from.
   place() {
+    if (this.notebook.chatId === this.chatId && this.chatId !== null) return this.notebookPlace();
     const item = this.writing ? this.conversation.item(this.writing) : null;
-    if (!item?.reply) return { chat: this.chatId };
+    if (!item?.reply) return { chat: this.chatId, changes: this.changes };
     const known = this.panel.messageId === this.writing ? this.panel.sequence : 0;
-    return { chat: this.chatId, message: this.writing, block: item.reply.count, sequence: known };
+    return { chat: this.chatId, message: this.writing, block: item.reply.count, sequence: known, changes: this.changes };
+  }
+
+  notebookPlace() {
+    const place = this.notebook.place();
+    const known = place.message === this.panel.messageId ? this.panel.sequence : 0;
+    return { chat: this.chatId, ...place, ...(place.message ? { sequence: known } : {}) };
   }
 
   follow(event) {
     if (event.chat !== this.chatId) return;
-    const outcome = this.conversation.follow(event);
+    if (this.elsewhere.has(event.message)) {
+      if (event.state.status === "finished") this.elsewhere.delete(event.message);
+      this.#showWriting();
+      return;
+    }
+    const isNotebook = this.notebook.chatId === this.chatId;
+    const outcome = isNotebook ? this.notebook.follow(event) : this.conversation.follow(event);
     if (outcome === "unknown") {
       this.load();
       return;
@@ -138,8 +223,12 @@ class Page {
     const finished = event.state.status === "finished";
     if (!finished) this.writing = event.message;
     else if (this.writing === event.message) this.writing = null;
-    this.composer.setWriting(this.writing !== null);
+    this.#showWriting();
     this.tabTitle(event.state);
+  }
+
+  #showWriting() {
+    this.composer.setWriting(this.writing !== null || this.elsewhere.size > 0);
   }
 
   async send(text) {
@@ -153,18 +242,17 @@ class Page {
     this.chats.refresh();
   }
 
-  // Continue, regenerate or edit; tells whether the server took it.
-  async start(what, body) {
-    try {
-      await this.setup.settled();
-      this.composer.complain(null);
-      await post(`/chats/${this.chatId}/${what}`, body);
-      await this.load();
-      return true;
-    } catch (problem) {
-      this.composer.complain(problem);
-      return false;
-    }
+  // Has a reply written, once the settings on the screen are with the server.
+  async begin(path, body) {
+    await this.setup.settled();
+    this.composer.complain(null);
+    this.conversation.stick = true;
+    await post(path, body);
+    await this.load();
+  }
+
+  async start(what) {
+    await this.begin(`/chats/${this.chatId}/${what}`).catch((problem) => this.composer.complain(problem));
   }
 
   async demo() {

@@ -24,6 +24,8 @@ SIDE = f"""
     <button type="button" class="icon-button only-narrow" data-close="side" aria-label="Close the chats">✕</button>
   </div>
   <button type="button" class="new-chat" id="rs-new-chat"><span aria-hidden="true">＋</span> New chat</button>
+  <button type="button" class="new-chat quiet" id="rs-new-notebook"><span aria-hidden="true">＋</span>
+    New notebook</button>
   <input type="search" id="rs-search" placeholder="Search chats" aria-label="Search titles and texts of all chats"
     autocomplete="off" role="combobox" aria-autocomplete="list" aria-expanded="false" aria-controls="rs-found">
   <div class="found" id="rs-found" role="listbox" aria-label="Found" hidden></div>

@@ -18,6 +18,7 @@ from app.outlook import model_choices
 from app.routes import assets_folder
 from app.service import Service
 from app.ui import markup
+from app.ui.notebook_markup import NOTEBOOK
 from app.ui.settings_form import SettingsForm
 from app.ui.theme import theme
 from backends.errors import RingsideError
@@ -25,7 +26,12 @@ from backends.errors import RingsideError
 _HEAD = """
 <link rel="stylesheet" href="/app/assets/page.css">
 <link rel="stylesheet" href="/app/assets/reading.css">
+<link rel="stylesheet" href="/app/assets/side.css">
+<link rel="stylesheet" href="/app/assets/message_controls.css">
+<link rel="stylesheet" href="/app/assets/long_reading.css">
 <link rel="stylesheet" href="/app/assets/long-replies.css">
+<link rel="stylesheet" href="/app/assets/notebook.css">
+<link rel="stylesheet" href="/app/assets/estimate.css">
 <script type="module" src="/app/assets/main.js"></script>
 """
 
@@ -65,6 +71,7 @@ def build_page(service: Service) -> Any:
                     problem = _html("", "rs-settings-problem")
                     _html(markup.OUTLOOK, "rs-outlook")
                 _html(markup.TRANSCRIPT, "rs-transcript")
+                _html(NOTEBOOK, "rs-notebook-card")
                 _html(markup.COMPOSER, "rs-composer")
             _html(markup.PANEL, "rs-panel")
         chat = gr.Number(visible="hidden", elem_id="rs-chat-id")
