@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from app.chat_tree import stale
 from app.content import Content
-from app.input_rules import clean_text
+from app.input_rules import clean_text, title_from
 from app.replies import Replies
 from app.runs import Run
 from app.store import Store, StoredMessage
 from backends.errors import BadRequestError
+
+_WORDS_FOR_TITLE = 2
 
 
 class Notebooks:
@@ -21,6 +23,13 @@ class Notebooks:
     def __init__(self, store: Store, replies: Replies) -> None:
         self._store = store
         self._replies = replies
+
+    def has(self, chat_id: int) -> bool:
+        """Tell whether a chat is a notebook; one that is gone is none."""
+        try:
+            return self._store.chat(chat_id).kind == "notebook"
+        except BadRequestError:
+            return False
 
     def document(self, chat_id: int) -> StoredMessage:
         """Return the document; while it is written, its text ends where the model writes (see `behind`)."""
@@ -44,6 +53,7 @@ class Notebooks:
                 raise stale()
             self._store.tree.write_over(document.id, document.content.spliced(start, end, text), version)
             self._replies.forget(document.id)
+            self._name_after(chat_id, text)
             return self._document(chat_id)
 
     def write(self, chat_id: int, version: int, at: int | None = None) -> Run:
@@ -59,6 +69,11 @@ class Notebooks:
             if document.version != version or (at is not None and not 0 <= at <= len(document.text)):
                 raise stale()
             return self._replies.go_on(document, at)
+
+    def _name_after(self, chat_id: int, text: str) -> None:
+        """Title a notebook that has none after the first words typed into it, once they are a few."""
+        if not self._store.chat(chat_id).title and len(text.split()) >= _WORDS_FOR_TITLE:
+            self._store.rename_chat(chat_id, title_from(text.strip().split("\n")[0]))
 
     def _document(self, chat_id: int) -> StoredMessage:
         with self._replies.lock:

@@ -127,17 +127,18 @@ def _notebook_routes(service: Service) -> APIRouter:
     router = APIRouter(prefix="/notebooks")
     notebooks = service.notebooks
 
-    def data(chat_id: int) -> Json:
+    def data(chat_id: int, with_text: bool) -> Json:
         document = notebooks.document(chat_id)
-        return {**message_data(document), "text": document.text, "behind": notebooks.behind(document.id)}
+        text = {"text": document.text, "behind": notebooks.behind(document.id)} if with_text else {}
+        return {**message_data(document), **text}
 
     @router.post("")
     def create() -> Json:
         return chat_data(service.create_chat(kind="notebook"))
 
     @router.get("/{chat_id}")
-    def document(chat_id: int) -> Json:
-        return data(chat_id)
+    def document(chat_id: int, with_text: bool = True) -> Json:
+        return data(chat_id, with_text)
 
     @router.patch("/{chat_id}")
     def replace(chat_id: int, typed: Typed) -> Json:

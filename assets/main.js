@@ -69,6 +69,7 @@ class Page {
       chats: () => {
         this.chats.refresh();
         this.notebook.glance();
+        this.nameNotebook();
       },
       settings: () => this.setup.changedElsewhere(),
       status: (status) => this.engine.show(status),
@@ -169,6 +170,14 @@ class Page {
     const { messageId } = this.notebook;
     if (this.writing === null && messageId !== this.panel.messageId) this.panel.showKept(messageId).catch(() => {});
     this.stream.open();
+  }
+
+  // A notebook is named after its first words, once there are some.
+  async nameNotebook() {
+    const { chatId } = this;
+    if (chatId === null || this.notebook.chatId !== chatId) return;
+    const { chat } = await get(`/chats/${chatId}`).catch(() => ({}));
+    if (chat?.title && this.chatId === chatId && chat.title !== this.chatTitle) this.title(chat.title);
   }
 
   async newNotebook() {
