@@ -130,7 +130,7 @@ def _chat_routes(service: Service, transcripts: Transcripts) -> APIRouter:
     def chat(chat_id: int, known: int = 0) -> Json:
         """Return a chat's messages; replies after message `known` with their blocks, as far as they fit one answer."""
         found = service.chat(chat_id)
-        num_changes = service.editing.num_changes(chat_id)  # first: a change after it is told by the stream
+        num_changes = service.num_changes(chat_id)  # first: a change after it is told by the stream
         active = [run.message_id for run in service.active_runs(chat_id)]
         return {
             "chat": chat_data(found, writing=bool(active)),

@@ -223,7 +223,7 @@ const emptyNote = (colour, which) => ({
 });
 
 // Powers of ten on a logarithmic axis, with units.
-function bytesTicks({ log }) {
+export function bytesTicks({ log }) {
   if (!log) return { tickformat: ".3~s", ticksuffix: "B" };
   const tickvals = [];
   const ticktext = [];

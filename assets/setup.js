@@ -1,7 +1,8 @@
 // Before the first message: what the settings will take, and ways to begin. The settings themselves are Gradio's.
 
 import { get, showProblem } from "./api.js";
-import { bytes, count } from "./format.js";
+import { EstimateCard } from "./estimate.js";
+import { bytes } from "./format.js";
 import { offerTemplates } from "./templates.js";
 
 const SETTLE_MS = 5000;
@@ -14,6 +15,7 @@ export class Setup {
     this.know = know;
     this.body = document.getElementById("rs-outlook-body");
     this.openings = document.getElementById("rs-openings");
+    this.card = new EstimateCard(chatId, () => this.show());
     this.asked = 0;
     this.form = document.getElementById("rs-settings");
     this.edits = 0; // made in the form
@@ -92,12 +94,12 @@ export class Setup {
       showProblem(box, { message: seen.problem, hint: seen.hint });
       this.body.append(box);
     }
-    if (seen.estimate) this.body.append(this.#estimate(seen));
-    if (seen.notes.length) {
-      const list = element("ul", "notes");
-      list.append(...seen.notes.map((note) => element("li", "", note)));
-      this.body.append(list);
-    }
+    const notes = element("ul", "notes");
+    const weights = seen.estimate ? [`Its weights take ${bytes(seen.estimate.weights_bytes)}.`] : [];
+    notes.append(...[...seen.notes, ...weights].map((note) => element("li", "", note)));
+    this.body.append(this.card.root, notes);
+    if (seen.estimate) this.#estimate(notes);
+    else this.card.hide();
     const buttons = seen.openings.map((opening) => {
       const button = element("button", "opening");
       button.type = "button";
@@ -108,34 +110,10 @@ export class Setup {
     this.openings.replaceChildren(element("h3", "", seen.continues_text ? "Beginnings" : "Ways to begin"), ...buttons);
   }
 
-  // Bars on one logarithmic scale: what the cache will hold, and what keeping everything would.
-  #estimate(seen) {
-    const { estimate } = seen;
-    const card = element("div", "estimate");
-    const facts = element("p", "estimate-facts");
-    facts.append(fact("Weights", bytes(estimate.weights_bytes)));
-    facts.append(fact(`Cache, window ${count(seen.window)}`, bytes(estimate.kv_bytes)));
-    if (estimate.fits !== null) facts.append(fact("Fits in free memory", estimate.fits ? "yes" : "no"));
-    card.append(facts);
-    const rows = estimate.kv_full_bytes.map(([tokens, full], at) => [tokens, full, estimate.kv_policy_bytes[at][1]]);
-    const sizes = rows.flatMap(([, full, kept]) => [full, kept]).filter((size) => size > 0);
-    if (sizes.length) {
-      const low = Math.log(Math.min(...sizes)) - 0.7;
-      const high = Math.log(Math.max(...sizes));
-      const share = (size) => Math.max(0.02, (Math.log(size) - low) / (high - low)).toFixed(3);
-      const table = element("div", "estimate-bars");
-      table.setAttribute("role", "table");
-      table.setAttribute("aria-label", "Cache at length");
-      for (const [tokens, full, kept] of rows) {
-        const row = element("div", "estimate-row");
-        row.setAttribute("role", "row");
-        row.append(element("span", "estimate-tokens", `${count(tokens)} tokens`));
-        row.append(bar("kept", share(kept), `${bytes(kept)} here`), bar("full", share(full), `${bytes(full)} without a ring`));
-        table.append(row);
-      }
-      card.append(table, element("p", "estimate-note", "Cache bytes, logarithmic scale."));
-    }
-    return card;
+  // The card says what the notes do, for every window.
+  async #estimate(notes) {
+    notes.hidden = this.card.card !== null;
+    notes.hidden = await this.card.refresh().catch(() => false);
   }
 }
 
@@ -143,20 +121,5 @@ function element(tag, className = "", text = "") {
   const made = document.createElement(tag);
   if (className) made.className = className;
   if (text) made.textContent = text;
-  return made;
-}
-
-function fact(label, value) {
-  const made = element("span", "fact");
-  made.append(element("span", "fact-label", label), element("b", "", value));
-  return made;
-}
-
-function bar(kind, share, label) {
-  const made = element("span", `estimate-bar ${kind}`);
-  const fill = element("span", "fill");
-  fill.style.setProperty("--share", share);
-  made.append(fill, element("span", "estimate-label", label));
-  made.setAttribute("role", "cell");
   return made;
 }

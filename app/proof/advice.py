@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from app.proof.quantities import bytes_text
@@ -13,9 +14,14 @@ _SMALL_SHARE = 0.1  # of the weights: a cache below it is not worth bounding
 
 
 def advice(
-    config: ModelConfig, request: LoadRequest, weights_bytes: int, element_bytes: int, expected_tokens: int | None
+    config: ModelConfig,
+    request: LoadRequest,
+    weights_bytes: int,
+    element_bytes: int,
+    expected_tokens: int | None,
+    text_of: Callable[[float], str] = bytes_text,
 ) -> tuple[str, ...]:
-    """Say when a ring is the wrong choice, with the numbers it rests on."""
+    """Say when a ring is the wrong choice, with the numbers it rests on, bytes written by `text_of`."""
     per_token = request_bytes_per_token(config, request, element_bytes)
     ring_bytes = policy_kv_bytes(config, replace(request, policy=CachePolicy.RING), request.window, element_bytes)
     even = -(-ring_bytes // per_token)
@@ -23,24 +29,24 @@ def advice(
     if expected_tokens is not None and expected_tokens <= even:
         sentences.append(
             f"No ring is needed for {expected_tokens:,} tokens: a cache that keeps everything takes "
-            f"{bytes_text(expected_tokens * per_token)}, the ring at W = {request.window:,} "
-            f"{bytes_text(ring_bytes)}; they are even at {even:,} tokens."
+            f"{text_of(expected_tokens * per_token)}, the ring at W = {request.window:,} "
+            f"{text_of(ring_bytes)}; they are even at {even:,} tokens."
         )
     elif expected_tokens is not None and expected_tokens * per_token < _SMALL_SHARE * weights_bytes:
         sentences.append(
-            f"For {expected_tokens:,} tokens the ring saves {bytes_text(expected_tokens * per_token - ring_bytes)}, "
-            f"little beside weights of {bytes_text(weights_bytes)}; keeping everything forgets nothing."
+            f"For {expected_tokens:,} tokens the ring saves {text_of(expected_tokens * per_token - ring_bytes)}, "
+            f"little beside weights of {text_of(weights_bytes)}; keeping everything forgets nothing."
         )
     else:
         sentences.append(
             f"Short answers need no ring: up to {even:,} tokens a cache that keeps everything is no larger than the "
-            f"{bytes_text(ring_bytes)} of the ring at W = {request.window:,}."
+            f"{text_of(ring_bytes)} of the ring at W = {request.window:,}."
         )
-    sentences.append(_forgets(config, request, per_token))
+    sentences.append(_forgets(config, request, per_token, text_of))
     return tuple(sentences)
 
 
-def _forgets(config: ModelConfig, request: LoadRequest, per_token: int) -> str:
+def _forgets(config: ModelConfig, request: LoadRequest, per_token: int, text_of: Callable[[float], str]) -> str:
     """Say what cannot be quoted any more, and what keeping it would cost."""
     per_layer = per_token // len(config.layers)
     if config.num_full_layers == 0:
@@ -55,5 +61,5 @@ def _forgets(config: ModelConfig, request: LoadRequest, per_token: int) -> str:
     return (
         f"A task that must quote what lies more than {request.window:,} tokens back cannot use the ring: its "
         f"{forgetful} it. The policy {policy} keeps it, at "
-        f"{bytes_text(growth)} a token."
+        f"{text_of(growth)} a token."
     )

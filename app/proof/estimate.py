@@ -6,7 +6,7 @@ besides, and advice that names the numbers it rests on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from app.proof.advice import advice
@@ -115,7 +115,8 @@ def outlook(files: ModelFiles, request: LoadRequest, around: Surroundings, windo
     """
     config = files.config()
     weights = held_weights_bytes(files, request, around.on_gpu)
-    element = kv_element_bytes(request, around.on_gpu)
+    encodings = files.weights.encodings
+    element = kv_element_bytes(request, around.on_gpu, encodings)
     buffers = buffers_bytes(config, request) + _saved_turn_bytes(config, request, element)
     fixed = weights + buffers + (around.runtime_bytes or 0)
     known = estimate(
@@ -125,6 +126,7 @@ def outlook(files: ModelFiles, request: LoadRequest, around: Surroundings, windo
         has_chat_template=around.has_chat_template,
         free_bytes=around.free_bytes,
         on_gpu=around.on_gpu,
+        encodings=encodings,
     )
     rows = [
         _row(config, replace(request, policy=CachePolicy.RING, window=window), element, fixed, around.free_bytes)
@@ -185,20 +187,33 @@ def default_windows(config: ModelConfig, chosen: int) -> list[int]:
     return sorted({*doubling, chosen, *([config.trained_window] if config.trained_window else [])})
 
 
-def kv_curve(config: ModelConfig, request: LoadRequest, tokens: Sequence[int], on_gpu: bool = False) -> list[int]:
-    """Return the bytes of keys and values at each length under the request's policy."""
-    element = kv_element_bytes(request, on_gpu)
+def kv_curve(
+    config: ModelConfig,
+    request: LoadRequest,
+    tokens: Sequence[int],
+    on_gpu: bool = False,
+    encodings: Collection[str] = (),
+) -> list[int]:
+    """Return the bytes of keys and values at each length under the request's policy, set aside for that length."""
+    element = kv_element_bytes(request, on_gpu, encodings)
+    request = replace(request, growing_context_tokens=0)
     return [policy_kv_bytes(config, request, length, element) for length in tokens]
 
 
-def figure(config: ModelConfig, request: LoadRequest, longest: int = 100_000, on_gpu: bool = False) -> Figure:
+def figure(
+    config: ModelConfig,
+    request: LoadRequest,
+    longest: int = 100_000,
+    on_gpu: bool = False,
+    encodings: Collection[str] = (),
+) -> Figure:
     """Return bytes over tokens under the three policies at the request's window."""
     tokens = sorted({round(longest * step / 100) for step in range(1, 101)} | {request.window})
     traces = []
     for policy, colour, dash in zip(
         CachePolicy, (PALETTE[2], PALETTE[0], PALETTE[3]), ("solid", "dot", "dash"), strict=True
     ):
-        bytes_held = kv_curve(config, replace(request, policy=policy, growing_context_tokens=0), tokens, on_gpu)
+        bytes_held = kv_curve(config, replace(request, policy=policy), tokens, on_gpu, encodings)
         traces.append(line(policy.value, tokens, bytes_held, colour, dash))
     caption = f"Window {request.window:,}, sinks {resolved_sinks(request)}."
     return Figure("Keys and values by length of the text", traces, axes("tokens", "bytes", log_y=True), caption)

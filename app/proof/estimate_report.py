@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from typing import Any
 
 from app.proof.estimate import Outlook, figure
@@ -11,12 +12,12 @@ from app.proof.report import Report, Table
 from models.config import ModelConfig
 
 
-def report(outlook: Outlook, config: ModelConfig, on_gpu: bool = False) -> Report:
+def report(outlook: Outlook, config: ModelConfig, on_gpu: bool = False, encodings: Collection[str] = ()) -> Report:
     """Turn an outlook into a report."""
     return Report(
         title=f"Before loading {outlook.model}",
         sentences=[*_ends(outlook), *outlook.sentences],
-        figures=[figure(config, outlook.request, on_gpu=on_gpu)],
+        figures=[figure(config, outlook.request, on_gpu=on_gpu, encodings=encodings)],
         tables=[_parts(outlook), _kinds(outlook), _windows(outlook)],
         results=results(outlook),
     )

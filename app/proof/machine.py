@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import importlib.metadata
 import os
@@ -57,16 +56,20 @@ def gpu_name() -> str | None:
     return None if name is None else str(name)
 
 
-@functools.cache
-def runtime_bytes(backend: str) -> int | None:
+_runtime_bytes: dict[str, int | None] = {}
+
+
+def runtime_bytes(backend: str, measure: bool = True) -> int | None:
     """Return the resident memory of a worker that has the backend's libraries loaded and no model, measured here.
 
-    Takes a second or two. None where the libraries are missing.
+    Takes a second or two, once. None where the libraries are missing, or it was not measured yet and is not to be.
     """
-    try:
-        return int(next(stream(__name__, "resident_bytes_with", backend)))
-    except (RingsideError, StopIteration):
-        return None
+    if measure and backend not in _runtime_bytes:
+        try:
+            _runtime_bytes[backend] = int(next(stream(__name__, "resident_bytes_with", backend)))
+        except (RingsideError, StopIteration):
+            _runtime_bytes[backend] = None
+    return _runtime_bytes.get(backend)
 
 
 def resident_bytes_with(backend: str) -> Iterator[int]:

@@ -13,6 +13,16 @@ def bytes_text(num_bytes: float) -> str:
     return f"{sign}{value:.0f} B" if unit == "B" else f"{sign}{_three_digits(value)} {unit}"
 
 
+def decimal_bytes_text(num_bytes: float) -> str:
+    """Return bytes in decimal units, as the page writes them (`assets/format.js`): 1536 -> "1.5 kB"."""
+    value = float(num_bytes)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 999.5 or unit == "TB":
+            break
+        value /= 1000
+    return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+
+
 def seconds_text(seconds: float) -> str:
     """Return a duration with three digits: 0.00123 -> "1.23 ms"."""
     for factor, unit in ((1e6, "µs"), (1e3, "ms")):

@@ -58,7 +58,8 @@ def estimate(
     found = outlook(files, load, around, windows)
     if as_json:
         print_json(estimate_report.results(found))
-    show(estimate_report.report(found, files.config(), on_gpu), output, as_json)
+    report = estimate_report.report(found, files.config(), on_gpu, tuple(files.weights.encodings))
+    show(report, output, as_json)
 
 
 def compare(
