@@ -24,7 +24,6 @@ class Editing:
     def __init__(self, store: Store, replies: Replies) -> None:
         self._store = store
         self._replies = replies
-        self._num_changes: dict[int, int] = {}
 
     # Walking
 
@@ -40,14 +39,14 @@ class Editing:
         """Bring a variant on screen, with the newest of what follows it. Works while replies are being written."""
         with self._replies.lock:
             self._store.tree.select(message_id)
-            self._count_change(self._store.tree.chat_of(message_id))
+            self._replies.count_change(self._store.tree.chat_of(message_id))
 
     def branch(self, message_id: int) -> None:
         """End what is on screen at a message: what is sent next begins a branch there."""
         with self._replies.lock:
             message = self._idle_message(message_id)
             self._store.tree.branch(message_id)
-            self._count_change(message.chat_id)
+            self._replies.count_change(message.chat_id)
 
     # Writing
 
@@ -101,7 +100,7 @@ class Editing:
                 require_words(text)
             self._store.tree.write_over(message_id, edited(message.content, text), version)
             self._replies.forget(message_id)
-            self._count_change(message.chat_id)
+            self._replies.count_change(message.chat_id)
             return self._idle_message(message_id)
 
     def cut(self, message_id: int, num_chars: int) -> int:
@@ -121,7 +120,7 @@ class Editing:
                 cut_id = tree.add(message.chat_id, "assistant", parent_id, head, "cancelled")
                 self._store.mark(cut_id, "cancelled", message.backend, message.model_name, message.seed)
                 self._store.keep_opening(cut_id, message.opening)
-            self._count_change(message.chat_id)
+            self._replies.count_change(message.chat_id)
             return cut_id
 
     def delete(self, message_id: int) -> None:
@@ -129,7 +128,7 @@ class Editing:
         with self._replies.lock:
             message = self._idle_message(message_id)
             self._store.tree.delete(message_id)
-            self._count_change(message.chat_id)
+            self._replies.count_change(message.chat_id)
 
     def undo(self, chat_id: int) -> StepKind:
         """Take back the last edit, variant, branch or deletion; return which it was."""
@@ -138,19 +137,12 @@ class Editing:
             kind, message_id = self._store.tree.undo(chat_id)
             if message_id is not None:
                 self._replies.forget(message_id)
-            self._count_change(chat_id)
+            self._replies.count_change(chat_id)
             return kind
 
     def num_steps(self, chat_id: int) -> int:
         """Return how many steps can be undone."""
         return self._store.tree.num_steps(chat_id)
-
-    def num_changes(self, chat_id: int) -> int:
-        """Return how often a chat was changed here since the start of the application; other tabs look by it."""
-        return self._num_changes.get(chat_id, 0)
-
-    def _count_change(self, chat_id: int) -> None:
-        self._num_changes[chat_id] = self.num_changes(chat_id) + 1
 
     def _idle_message(self, message_id: int) -> StoredMessage:
         """Return a message of a chat in which nothing is being written."""

@@ -49,7 +49,7 @@ class Follower:
         message_id, block, sequence: what the tab has already of the reply being written; it is told to load the chat
             again ("reload") where that reply is no longer being written.
         num_chars: characters that a tab with a notebook has of its document.
-        num_changes: edits of the chat that the tab has seen (`Editing.num_changes`), to be told of later ones; None for
+        num_changes: edits of the chat that the tab has seen (`Service.num_changes`), to be told of later ones; None for
             those until now.
         clock: seconds, ascending.
     """
@@ -81,7 +81,7 @@ class Follower:
         self._next_slow_s = clock()
         self._seen: dict[str, object] = {}
         if chat_id is not None:
-            self._seen["changes"] = service.editing.num_changes(chat_id) if num_changes is None else num_changes
+            self._seen["changes"] = service.num_changes(chat_id) if num_changes is None else num_changes
 
     @property
     def busy(self) -> bool:
@@ -173,7 +173,7 @@ class Follower:
             yield Event("chats", {})
         if self._is_new("settings", self._service.settings(self._chat_id)):
             yield Event("settings", {})
-        if self._chat_id is not None and self._is_new("changes", self._service.editing.num_changes(self._chat_id)):
+        if self._chat_id is not None and self._is_new("changes", self._service.num_changes(self._chat_id)):
             yield Event("reload", {"chat": self._chat_id})
         status = status_data(self._service.status())
         if self._is_new("status", status):

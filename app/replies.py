@@ -37,6 +37,7 @@ class Replies:
     Attributes:
         lock: held over every change that must not meet another one.
         num_edits: by message, changes other than growing at the end since the start of the application.
+        num_changes: by chat, changes of its tree and of what is on screen since then; other tabs look by it.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Replies:
     ) -> None:
         self.lock = threading.RLock()
         self.num_edits: dict[int, int] = {}
+        self.num_changes: dict[int, int] = {}
         self._store = store
         self._engine = engine
         self._settings_of = settings_of
@@ -61,6 +63,7 @@ class Replies:
 
     def begin(self, chat_id: int, message_id: int) -> Run:
         """Queue a run that writes an empty message."""
+        self.count_change(chat_id)
         return self._write(Run(chat_id, message_id, read_kept=self._kept_text(message_id)), None)
 
     def go_on(self, message: StoredMessage, at: int | None = None) -> Run:
@@ -92,6 +95,11 @@ class Replies:
             self.num_edits[message_id] = self.num_edits.get(message_id, 0) + 1
             for run in [run for run in self._runs.values() if run.message_id == message_id and run.finished]:
                 del self._runs[run.id]
+
+    def count_change(self, chat_id: int) -> None:
+        """Note that a chat is no longer what tabs have on screen."""
+        with self.lock:
+            self.num_changes[chat_id] = self.num_changes.get(chat_id, 0) + 1
 
     def require_idle(self, chat_id: int) -> None:
         """Raise BadRequestError if the chat is gone, is being written in, or its last reply is not all kept yet."""

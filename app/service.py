@@ -191,6 +191,10 @@ class Service:
         """Return how often a message was changed otherwise than at its end since the start of the application."""
         return self._replies.num_edits.get(message_id, 0)
 
+    def num_changes(self, chat_id: int) -> int:
+        """Return how often what a chat shows was changed, other than by a reply that grows, since the start."""
+        return self._replies.num_changes.get(chat_id, 0)
+
     def stop(self, chat_id: int) -> None:
         """Stop what this chat is writing and cancel what it has waiting; twice is fine, nothing running is fine."""
         self._replies.stop(chat_id)
