@@ -17,11 +17,12 @@ from typing_extensions import assert_never
 
 from app.jobs import Job
 from app.runs import Ending, Run
-from app.worker_messages import Cancel, Ended, Generate, LoadFailed, Noted, Ready, Update
+from app.serving import Serving, end
+from app.worker_messages import Cancel, LoadFailed, Ready, Report, Update
 from app.worker_process import WorkerProcess
 from backends.contract import LoadedModel
 from backends.errors import BadRequestError, RingsideError, WorkerDiedError
-from backends.events import Finished, FinishReason, LoadProgress, MemoryFigures
+from backends.events import LoadProgress, MemoryFigures
 from backends.requests import LoadRequest
 
 EngineState = Literal["empty", "loading", "ready", "generating"]
@@ -72,6 +73,8 @@ class _Unload:
 class Engine:
     """One worker, one model, one generation at a time; further jobs wait in a queue everyone can see.
 
+    Drafts of one prompt that stand behind each other in the queue are one generation where the backend can do that.
+
     Args:
         log_path: file for what the worker prints.
         grace_s: a worker that has not stopped this long after a cancel is killed.
@@ -90,17 +93,19 @@ class Engine:
         self._worker: WorkerProcess | None = None
         self._status = EngineStatus()
         self._number = 0
+        self._serving = Serving()
         self._held_for = ""
         self._closing = False
         self._thread: threading.Thread | None = None
 
     # For everyone
 
-    def submit(self, job: Job) -> None:
-        """Queue a job; its run tells what becomes of it."""
+    def submit(self, *jobs: Job) -> None:
+        """Queue jobs in one step; their runs tell what becomes of them."""
         if self._held_for:
-            job.run.warn(self._held_for)
-        self._enqueue(job)
+            for job in jobs:
+                job.run.warn(self._held_for)
+        self._enqueue(*jobs)
 
     def load(self, request: LoadRequest) -> None:
         """Queue the loading of a model; `status` tells what becomes of it."""
@@ -109,8 +114,8 @@ class Engine:
     def runs(self) -> list[Run]:
         """Return the running and waiting runs in the order they are served."""
         with self._changed:
-            current = [self._current] if self._current is not None else []
-            runs = [task.run for task in (*current, *self._tasks) if isinstance(task, Job)]
+            jobs = [*self._serving.jobs.values(), *(task for task in self._tasks if isinstance(task, Job))]
+            runs = [job.run for job in jobs]
         return [run for run in runs if not run.finished]  # a run is over a moment before its task is
 
     def cancel(self, run: Run) -> None:
@@ -120,11 +125,11 @@ class Engine:
             if waiting is not None:
                 self._tasks.remove(waiting)
                 self._number_waiting()
-            elif isinstance(self._current, Job) and self._current.run is run and not run.cancelling:
+            elif (number := self._serving.number_of(run)) is not None and not run.cancelling:
                 run.ask_to_stop()
-                self._interrupt()
+                self._interrupt(number)
         if waiting is not None:
-            _end(waiting, Ending("cancelled"))
+            end(waiting, Ending("cancelled"))
 
     def unload(self) -> None:
         """Stop everything and end the worker; returns when the process is gone."""
@@ -179,11 +184,11 @@ class Engine:
         if self._thread is not None:
             self._thread.join()
 
-    def _enqueue(self, task: Job | _Load | _Unload) -> None:
+    def _enqueue(self, *tasks: Job | _Load | _Unload) -> None:
         with self._changed:
             if self._closing:
                 raise RingsideError("Ringside is closing.", "Start it again to go on.")
-            self._tasks.append(task)
+            self._tasks.extend(tasks)
             self._number_waiting()
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._serve, name="engine", daemon=True)
@@ -197,12 +202,12 @@ class Engine:
         for position, run in enumerate(runs, start=1):
             run.wait_at(position)
 
-    def _interrupt(self) -> None:
+    def _interrupt(self, number: int = 0) -> None:
         """Make the current task end: by word if it generates, by force if it loads. The lock is held."""
         if self._worker is None:
             return
         if self._status.state == "generating":
-            self._worker.send(Cancel(self._number))
+            self._worker.send(Cancel(number))
         elif self._status.state == "loading":
             self._worker.kill()
 
@@ -223,6 +228,8 @@ class Engine:
                 if (task := self._servable()) is not None:
                     self._tasks.remove(task)
                     self._current = task
+                    if isinstance(task, Job):
+                        self._start_serving(task)
                     self._number_waiting()
                     return self._current
                 if self._closing:
@@ -250,28 +257,34 @@ class Engine:
 
     def _run(self, job: Job) -> None:
         ending = Ending("error", error="The engine failed.", hint="The terminal has the details; please report this.")
+        is_failure = True
         try:
-            ending = self._generate(job)
+            self._generate(job)
         except RingsideError as error:
-            ending = Ending("error", error=error.message, hint=error.hint)
-            if job.run.cancelling:
-                ending = Ending("cancelled")
+            ending, is_failure = Ending("error", error=error.message, hint=error.hint), False
+            if not job.run.cancelling:
+                self._take_drafts_of(job)  # they would meet the same
         finally:
-            _end(job, ending)
+            for number, each in tuple(self._serving.jobs.items()):
+                self._end(number, Ending("cancelled") if each.run.cancelling and not is_failure else ending)
 
-    def _generate(self, job: Job) -> Ending:
+    def _generate(self, job: Job) -> None:
+        """Have a job written, and with it the drafts beside it; each is ended as it ends."""
         request = job.make_request()
         worker, model = self._ensure_loaded(job.load, job.run)
         with self._changed:
             if job.run.cancelling:
-                return Ending("cancelled")
-            self._number += 1
+                raise RingsideError("Cancelled before it began.")
+            if model.drafts_together and job.steering is None:
+                self._take_drafts_of(job)
             self._status = replace(self._status, state="generating")
-            job.run.start(model)
-            worker.send(Generate(self._number, request, job.steering, job.state))
-        job.keeper.started(job.run, model)
+            for each in self._serving.jobs.values():
+                each.run.start(model)
+            worker.send(self._serving.command(request))
+        for each in self._serving.jobs.values():
+            each.keeper.started(each.run, model)
         try:
-            return self._follow(worker, job)
+            last = self._follow(worker)
         except WorkerDiedError:
             self._drop_worker()
             raise
@@ -279,41 +292,47 @@ class Engine:
             with self._changed:
                 if self._worker is not None:
                     self._status = replace(self._status, state="ready")
+        self._end(*last)
 
-    def _follow(self, worker: WorkerProcess, job: Job) -> Ending:
-        """Pass the worker's reports on until the generation ends."""
+    def _start_serving(self, job: Job) -> None:
+        """Give a job the next number. The lock is held."""
+        self._number += 1
+        self._serving.jobs[self._number] = job
+
+    def _take_drafts_of(self, job: Job) -> None:
+        """Serve what waits of the same drafts as well."""
+        with self._changed:
+            for task in tuple(self._tasks):
+                if isinstance(task, Job) and task.is_drafted_with(job):
+                    self._tasks.remove(task)
+                    self._start_serving(task)
+            self._number_waiting()
+
+    def _end(self, number: int, ending: Ending) -> None:
+        end(self._serving.jobs[number], ending)
+        with self._changed:
+            del self._serving.jobs[number]
+
+    def _follow(self, worker: WorkerProcess) -> tuple[int, Ending]:
+        """Pass the worker's reports on until the generation ends; return the last to end, which has yet to be told."""
         give_up_at_s: float | None = None
-        stopped_for: FinishReason | None = None
         while True:
             report = worker.receive(_TICK_S)
-            match report:
-                case Update(number=self._number):
-                    self._pass_on(report, job.run)
-                    loop_tokens = job.run.loop_tokens
-                    job.run.warn(job.limits.warning(loop_tokens))
-                    stopped_for = stopped_for or self._stop_for(job.limits.reached(report, loop_tokens), worker)
-                case Noted(number=self._number, text=text):
-                    job.run.steer(text)
-                case Ended(number=self._number, finished=finished, error=error):
-                    return _ending(finished, error, None if job.run.cancelling else stopped_for)
-                case _:
-                    pass
-            job.keeper.advanced(job.run)
-            if (job.run.cancelling or stopped_for) and give_up_at_s is None:
+            self._note_memory(report)
+            ended = self._serving.take(report, lambda number: worker.send(Cancel(number)))
+            if ended is not None:
+                if len(self._serving.jobs) == 1:
+                    return ended
+                self._end(*ended)
+            if self._serving.is_stopping and give_up_at_s is None:
                 give_up_at_s = self._clock() + self._grace_s
             if give_up_at_s is not None and self._clock() >= give_up_at_s:
                 worker.kill()
 
-    def _stop_for(self, reason: FinishReason | None, worker: WorkerProcess) -> FinishReason | None:
-        if reason is not None:
-            worker.send(Cancel(self._number))
-        return reason
-
-    def _pass_on(self, update: Update, run: Run) -> None:
-        run.advance(update)
-        if update.memory is not None:
+    def _note_memory(self, report: Report | None) -> None:
+        if isinstance(report, Update) and report.memory is not None:
             with self._changed:
-                self._status = replace(self._status, memory=update.memory)
+                self._status = replace(self._status, memory=report.memory)
 
     def _ensure_loaded(self, request: LoadRequest, run: Run | None) -> tuple[WorkerProcess, LoadedModel]:
         worker, model = self._worker, self._status.model
@@ -368,17 +387,3 @@ class Engine:
             self._drop_worker()
             with self._changed:
                 self._status = EngineStatus(error=error.message, hint=error.hint)
-
-
-def _ending(finished: Finished, error: RingsideError | None, stopped_for: FinishReason | None) -> Ending:
-    if error is not None:
-        return Ending("error", error=error.message, hint=error.hint)
-    was_stopped = finished.reason == "cancelled" and stopped_for is not None
-    return Ending(stopped_for if was_stopped and stopped_for else finished.reason, finished.seed)
-
-
-def _end(job: Job, ending: Ending) -> None:
-    try:
-        job.keeper.ended(job.run, ending)
-    finally:
-        job.run.finish(ending)

@@ -41,6 +41,19 @@ class NothingKept:
 
 
 @dataclass(frozen=True)
+class Draft:
+    """One of several replies to the same prompt.
+
+    Attributes:
+        group: the same for all of them; their requests differ in the seed alone.
+        seed: of this one.
+    """
+
+    group: str
+    seed: int
+
+
+@dataclass(frozen=True)
 class Job:
     """One reply to write.
 
@@ -49,6 +62,7 @@ class Job:
         limits: what ends the reply besides the model and its request.
         steering: notes given on the way; None for none.
         state: where the backend's state is kept between runs; None keeps none.
+        draft: what it is written together with, where the backend can do that; None is written alone.
     """
 
     run: Run
@@ -58,3 +72,8 @@ class Job:
     limits: Limits = field(default_factory=Limits)
     steering: Steering | None = None
     state: StatePlan | None = None
+    draft: Draft | None = None
+
+    def is_drafted_with(self, other: Job) -> bool:
+        """Tell whether both are drafts of one group."""
+        return self.draft is not None and other.draft is not None and self.draft.group == other.draft.group

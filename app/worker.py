@@ -30,6 +30,7 @@ from app.worker_messages import (
     Command,
     Ended,
     Generate,
+    GenerateTogether,
     LoadFailed,
     Noted,
     Ready,
@@ -38,7 +39,7 @@ from app.worker_messages import (
     Update,
 )
 from backends import registry
-from backends.contract import Backend, Cancelled
+from backends.contract import Backend, DraftsTogether
 from backends.errors import OutOfMemoryError, RingsideError
 from backends.events import Event, Finished, LoadProgress, MemoryFigures, PrefillProgress, TextChunk
 from backends.requests import LoadRequest
@@ -68,8 +69,8 @@ class _Worker:
         self._connection = connection
         self._request = request
         self._send_lock = threading.Lock()
-        self._commands: queue.SimpleQueue[Generate | Shutdown] = queue.SimpleQueue()
-        self._cancelled_up_to = 0
+        self._commands: queue.SimpleQueue[Generate | GenerateTogether | Shutdown] = queue.SimpleQueue()
+        self._cancelled: set[int] = set()
         self._closing = threading.Event()
         self._last_progress = ("", 0.0)
 
@@ -107,8 +108,8 @@ class _Worker:
                 os._exit(1)
             match command:
                 case Cancel(number=number):
-                    self._cancelled_up_to = max(self._cancelled_up_to, number)
-                case Generate():
+                    self._cancelled.add(number)
+                case Generate() | GenerateTogether():
                     self._commands.put(command)
                 case Shutdown():
                     self._closing.set()
@@ -116,38 +117,37 @@ class _Worker:
                 case _:
                     assert_never(command)
 
-    def _generate(self, backend: Backend, command: Generate, states: StateKeeper) -> None:
-        outbox = _Outbox(command.number, self._send, backend.memory)
-        finished: list[Finished] = []
+    def _generate(self, backend: Backend, command: Generate | GenerateTogether, states: StateKeeper) -> None:
+        numbers = (command.number,) if isinstance(command, Generate) else command.numbers
+        outboxes = {number: _Outbox(number, self._send, backend.memory) for number in numbers}
 
-        def cancelled() -> bool:
-            return self._closing.is_set() or command.number <= self._cancelled_up_to
+        def is_cancelled(number: int) -> bool:
+            return self._closing.is_set() or number in self._cancelled
 
         def generate() -> None:
             states.begin(command.state)
-            for event in _events(backend, command, cancelled):
+            for number, event in _events(backend, command, is_cancelled):
                 states.save_if_due()
-                match event:
-                    case TextChunk(text=text, token_ids=token_ids):
-                        outbox.add(text, token_ids)
-                    case PrefillProgress():
-                        outbox.note_prefill(event)
-                    case NoteGiven(text=text):
-                        outbox.note(text)
-                    case Finished():
-                        finished.append(event)
-                    case _:
-                        assert_never(event)
+                if isinstance(event, Finished):
+                    self._end(number, outboxes.pop(number), event)
+                else:
+                    outboxes[number].take(event)
 
         error = _failure(generate)
-        if error is None and not finished:
+        if error is None and outboxes:
             error = RingsideError("The backend ended a reply without saying why.", "Please report this.")
-        num_tokens = outbox.close()
-        if error is not None:
-            finished = [Finished("error", num_generated_tokens=num_tokens, message=str(error))]
-        self._send(Ended(command.number, finished[0], outbox.time_s(), error))
+        for number, outbox in outboxes.items():
+            self._end(number, outbox, Finished("error"), error)
         if error is None and not self._closing.is_set():
             _failure(states.save)
+
+    def _end(self, number: int, outbox: _Outbox, finished: Finished, error: RingsideError | None = None) -> None:
+        num_tokens = outbox.close()
+        if error is not None:
+            finished = Finished("error", num_generated_tokens=num_tokens, message=str(error))
+        elif finished.reason == "error":
+            error = RingsideError(finished.message)
+        self._send(Ended(number, finished, outbox.time_s(), error))
 
     def _report_progress(self, progress: LoadProgress) -> None:
         stage, sent_at_s = self._last_progress
@@ -194,6 +194,17 @@ class _Outbox:
     def time_s(self) -> float:
         """Return seconds since the start of the generation."""
         return time.perf_counter() - self._start_s
+
+    def take(self, event: PrefillProgress | TextChunk | NoteGiven) -> None:
+        match event:
+            case TextChunk(text=text, token_ids=token_ids):
+                self.add(text, token_ids)
+            case PrefillProgress():
+                self.note_prefill(event)
+            case NoteGiven(text=text):
+                self.note(text)
+            case _:
+                assert_never(event)
 
     def add(self, text: str, token_ids: tuple[int, ...]) -> None:
         now_s = self.time_s()
@@ -268,10 +279,22 @@ class _Outbox:
             self._send(update)
 
 
-def _events(backend: Backend, command: Generate, cancelled: Cancelled) -> Iterator[Event | NoteGiven]:
+def _events(
+    backend: Backend, command: Generate | GenerateTogether, is_cancelled: Callable[[int], bool]
+) -> Iterator[tuple[int, Event | NoteGiven]]:
+    """Yield what happens, with the number of the generation it happens in."""
+    if isinstance(command, GenerateTogether):
+        assert isinstance(backend, DraftsTogether), "see `LoadedModel.drafts_together`"
+        numbers = command.numbers
+        together = backend.generate_together(command.request, command.seeds, lambda row: is_cancelled(numbers[row]))
+        yield from ((numbers[row], event) for row, event in together)
+        return
+    number = command.number
     if command.steering is None:
-        return backend.generate(command.request, cancelled)
-    return steered(backend, command.request, command.steering, cancelled)
+        events: Iterator[Event | NoteGiven] = backend.generate(command.request, lambda: is_cancelled(number))
+    else:
+        events = steered(backend, command.request, command.steering, lambda: is_cancelled(number))
+    yield from ((number, event) for event in events)
 
 
 def _failure(action: Callable[[], object]) -> RingsideError | None:

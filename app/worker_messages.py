@@ -28,6 +28,21 @@ class Generate:
 
 
 @dataclass(frozen=True)
+class GenerateTogether:
+    """Engine to worker: start several generations of one request, a seed each; see `backends.contract.DraftsTogether`.
+
+    Attributes:
+        numbers: one a seed.
+        state: as of `Generate`.
+    """
+
+    numbers: tuple[int, ...]
+    request: GenerationRequest
+    seeds: tuple[int, ...]
+    state: StatePlan | None = None
+
+
+@dataclass(frozen=True)
 class Cancel:
     """Engine to worker: end generation `number`, or do not start it."""
 
@@ -39,7 +54,7 @@ class Shutdown:
     """Engine to worker: close the backend and exit."""
 
 
-Command = Generate | Cancel | Shutdown
+Command = Generate | GenerateTogether | Cancel | Shutdown
 
 
 @dataclass(frozen=True)
