@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from app.chat_export import MEDIA_TYPES, ExportFormat, exported, file_name
 from app.chat_settings import to_json
 from app.page_data import Json, chat_data
+from app.search_index import MAX_PER_MESSAGE
 from app.service import Service
 
 
@@ -58,8 +59,13 @@ def _search_routes(service: Service) -> APIRouter:
 
     @router.get("/search")
     def search(query: str, chat: int | None = None, message: int | None = None) -> Json:
-        """Return messages with hits: offsets in characters of the message's text, as `app.transcript` counts them."""
-        return {"messages": [asdict(found) for found in service.library.search(query, chat, message)]}
+        """Return messages with hits: offsets in characters of the message's text, as `app.transcript` counts them.
+
+        "more" tells that a message has hits that only a search in it alone gives.
+        """
+        found = service.library.search(query, chat, message)
+        has_more = [message is None and each.num_passages > MAX_PER_MESSAGE for each in found]
+        return {"messages": [{**asdict(each), "more": more} for each, more in zip(found, has_more, strict=True)]}
 
     @router.put("/chats/{chat_id}/folder")
     def file(chat_id: int, wanted: Folder) -> Json:

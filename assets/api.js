@@ -10,6 +10,7 @@ export class Problem extends Error {
 export const get = (path) => ask("GET", path);
 export const post = (path, body) => ask("POST", path, body);
 export const patch = (path, body) => ask("PATCH", path, body);
+export const put = (path, body) => ask("PUT", path, body);
 export const remove = (path) => ask("DELETE", path);
 
 async function ask(method, path, body) {

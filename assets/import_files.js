@@ -1,0 +1,110 @@
+// Importing files of chats, by button or dropped anywhere on the page: several at once, with one sentence for each.
+
+import { post, Problem } from "./api.js";
+import { openDialog } from "./dialog.js";
+import { plural } from "./format.js";
+
+const MAX_BYTES = 200_000_000; // what the server takes; a larger file is not even read
+
+// `open(chatId)` shows a chat that came in; `refresh()` is called once all files are through.
+export function watchImports(open, refresh) {
+  const files = document.getElementById("rs-import-files");
+  document.getElementById("rs-import").addEventListener("click", () => files.click());
+  files.addEventListener("change", () => {
+    const chosen = [...files.files];
+    files.value = ""; // the same file can be chosen again
+    if (chosen.length) importAll(chosen, open, refresh);
+  });
+  watchDrops((dropped) => importAll(dropped, open, refresh));
+}
+
+async function importAll(files, open, refresh) {
+  const { dialog, body } = openDialog("Import", "imports");
+  const list = document.createElement("ul");
+  list.setAttribute("aria-live", "polite");
+  body.append(list);
+  const show = (chatId) => {
+    dialog.close();
+    open(chatId);
+  };
+  for (const file of files) {
+    const line = document.createElement("li");
+    line.append(nameOf(file), " …");
+    list.append(line);
+    line.replaceChildren(...(await outcome(file, show)));
+  }
+  refresh();
+}
+
+// Imports one file and returns what to say of it.
+async function outcome(file, show) {
+  try {
+    const { chats } = await post("/import", { name: file.name, content: await textOf(file) });
+    const open = document.createElement("button");
+    open.type = "button";
+    open.className = "mini";
+    open.textContent = "Open";
+    open.setAttribute("aria-label", `Open ${chats[0].title || "the chat"}`);
+    open.addEventListener("click", () => show(chats[0].id));
+    const said = document.createElement("span");
+    said.className = "import-said";
+    said.append(nameOf(file), chats.length === 1 ? ` is here as “${chats[0].title}”.` : ` brought ${plural(chats.length, "chat")}.`);
+    return [said, open];
+  } catch (problem) {
+    const said = document.createElement("span");
+    said.className = "import-said problem";
+    said.textContent = `${problem.message} ${problem.hint ?? ""}`;
+    return [said];
+  }
+}
+
+async function textOf(file) {
+  if (file.size > MAX_BYTES) throw new Problem(`${file.name} is larger than ${MAX_BYTES / 1e6} MB.`, "Split it first.");
+  let bytes;
+  try {
+    bytes = await file.arrayBuffer();
+  } catch {
+    throw new Problem(`${file.name} cannot be read.`, "Folders are not taken; choose the files in it.");
+  }
+  const start = new TextDecoder("latin1").decode(bytes.slice(0, 15));
+  if (start === "SQLite format 3") {
+    throw new Problem(`${file.name} is a database.`, `If it is a backup of Ringside's, “ringside import ${file.name}” brings its chats back.`);
+  }
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    throw new Problem(`${file.name} is not a text file in UTF-8.`, "Choose a text or JSON file.");
+  }
+}
+
+function nameOf(file) {
+  const name = document.createElement("b");
+  name.textContent = file.name;
+  return name;
+}
+
+// Only files: text that is dragged, and chats of the list, go where they belong.
+function watchDrops(take) {
+  const { body } = document;
+  const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
+  let depth = 0; // every element on the way reports entering and leaving
+  const leave = () => {
+    depth = 0;
+    body.classList.remove("rs-dropping");
+  };
+  document.addEventListener("dragenter", (event) => {
+    if (!hasFiles(event)) return;
+    depth += 1;
+    body.classList.add("rs-dropping");
+  });
+  document.addEventListener("dragleave", (event) => {
+    if (hasFiles(event) && (depth -= 1) <= 0) leave();
+  });
+  document.addEventListener("dragover", (event) => hasFiles(event) && event.preventDefault());
+  document.addEventListener("drop", (event) => {
+    if (!hasFiles(event)) return;
+    event.preventDefault();
+    leave();
+    take([...event.dataTransfer.files]);
+  });
+}
