@@ -1,0 +1,73 @@
+// Some blocks of a reply in one element. A part of a very long reply can be empty, keeping the room its blocks take.
+
+const BLOCKS = 40;
+const HTML_CHARS = 30_000;
+const LINE_PX = 28.6;
+const LINE_CHARS = 68;
+const BETWEEN_BLOCKS_PX = 14;
+
+export class Section {
+  constructor(first) {
+    this.element = document.createElement("section");
+    this.first = first;
+    this.count = 0;
+    this.loaded = true;
+    this.near = false;
+    this.size = 0;
+    this.pending = "";
+  }
+
+  // A section whose blocks are on the server; `rows` tells its lines at usual width, `width` is the reply's own.
+  static empty(first, count, rows, width) {
+    const section = new Section(first);
+    section.count = count;
+    section.loaded = false;
+    const lineChars = Math.min(LINE_CHARS, (width || 600) / 8.6);
+    section.#keepRoom(Math.round((rows * LINE_PX * LINE_CHARS) / lineChars + count * BETWEEN_BLOCKS_PX));
+    return section;
+  }
+
+  get end() {
+    return this.first + this.count;
+  }
+
+  get isFull() {
+    return !this.loaded || this.count >= BLOCKS || this.size > HTML_CHARS;
+  }
+
+  // Takes one more block; it is on the page after `flush`.
+  add(block) {
+    this.pending += block;
+    this.size += block.length;
+    this.count += 1;
+  }
+
+  flush() {
+    if (this.pending) this.element.insertAdjacentHTML("beforeend", this.pending);
+    this.pending = "";
+  }
+
+  fill(blocks) {
+    this.loaded = true;
+    this.element.innerHTML = blocks.join("");
+    this.element.style.height = "";
+  }
+
+  // Empties it, unless the reader has something selected or focused there.
+  release(height) {
+    if (!this.loaded || this.#isHeld()) return;
+    this.loaded = false;
+    this.element.replaceChildren();
+    this.#keepRoom(height);
+  }
+
+  #keepRoom(height) {
+    this.element.style.height = `${height}px`;
+  }
+
+  #isHeld() {
+    const selection = document.getSelection();
+    const selects = !selection.isCollapsed && selection.containsNode(this.element, true);
+    return selects || this.element.contains(document.activeElement);
+  }
+}
