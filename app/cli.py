@@ -53,6 +53,14 @@ def chat(
         int | None, typer.Option(help="Port; by default a usual one, or the next that is free.", min=1, max=65_535)
     ] = None,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
+    password: Annotated[
+        str | None,
+        typer.Option(envvar="RINGSIDE_PASSWORD", help="Asked of everyone; needed with --host.", show_default=False),
+    ] = None,
+    allow_name: Annotated[
+        list[str] | None, typer.Option(help="Host name it may be called by (a proxy's); may be given again.")
+    ] = None,
     backend: Backend = None,
     model: Model = None,
     window: Window = None,
@@ -88,10 +96,10 @@ def chat(
         options=_pairs(option),
         **sampling,
     )
-    from app.chat_command import serve_chat
+    from app.chat_command import Reach, serve_chat
 
     try:
-        code = serve_chat(given, port, browser, as_json)
+        code = serve_chat(given, port, browser, as_json, Reach(host, tuple(allow_name or ()), password))
     except (RingsideError, ValueError) as error:
         _fail(error, as_json)
     raise typer.Exit(code)

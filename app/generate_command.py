@@ -18,7 +18,6 @@ from app.instance import Instance
 from app.jobs import Job, NothingKept
 from app.prompts import prompt_messages
 from app.running import FollowedRun, LocalRun, begin_run, current_run
-from app.running_instance import RunningInstance
 from app.runs import Run, RunView
 from app.service import Service
 from app.settings import read_settings, worker_log_path
@@ -76,12 +75,12 @@ def watch(as_json: bool) -> int:
         RingsideError: none is being written, or no instance is running.
     """
     instance = Instance(read_settings().data_folder)
-    url = None
+    running = None
     if instance.claim():
         instance.release()
     else:
-        url = instance.running_url()
-    run = None if url is None else current_run(RunningInstance(url))
+        running = instance.running()
+    run = None if running is None else current_run(running)
     if run is None:
         raise RingsideError("No reply is being written.", "Start one in the page or with `ringside generate`.")
     try:
@@ -92,12 +91,12 @@ def watch(as_json: bool) -> int:
 
 
 def _write_there(instance: Instance, given: Mapping[str, Any], prompt: str, as_json: bool) -> int:
-    url = instance.running_url()
-    if url is None:
+    running = instance.running()
+    if running is None:
         raise RingsideError(
             "Ringside is running in a terminal and takes no other work.", "Wait for it, or give --no-keep."
         )
-    return _show(begin_run(RunningInstance(url), prompt, given), as_json)
+    return _show(begin_run(running, prompt, given), as_json)
 
 
 def _write_here(settings: ChatSettings, prompt: str, as_json: bool) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from filelock import FileLock, Timeout
 
 from app.running_instance import RunningInstance
 
-_WAIT_S = 10.0
+_WAIT_S = 30.0
 _STEP_S = 0.2
 _ANSWER_S = 2.0
 
@@ -36,20 +37,29 @@ class Instance:
         self._address_path.unlink(missing_ok=True)
         return True
 
-    def announce(self, url: str | None) -> None:
-        """Tell later starts where the page is; None if there is none, as while `ringside generate` writes."""
-        self._address_path.write_text(json.dumps({"url": url}))
+    def announce(self, url: str | None, cookie: str = "") -> None:
+        """Tell later starts where the page is; None if there is none, as while `ringside generate` writes.
 
-    def running_url(self) -> str | None:
-        """Return the address of the running instance once it answers.
+        Args:
+            cookie: what lets them in where a login is needed; whoever may read the data folder may read the chats.
+        """
+        self._address_path.unlink(missing_ok=True)
+        descriptor = os.open(self._address_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            json.dump({"url": url, "cookie": cookie}, file)
 
-        None if it does not within ten seconds, or has no page.
+    def running(self) -> RunningInstance | None:
+        """Return the running instance once it answers.
+
+        None if it does not within half a minute, or has no page.
         """
         deadline_s = time.monotonic() + _WAIT_S
         while time.monotonic() < deadline_s and not self.has_no_page:
-            url = self._announced().get("url")
-            if url is not None and RunningInstance(url).answers(_ANSWER_S):
-                return str(url)
+            announced = self._announced()
+            if (url := announced.get("url")) is not None:
+                instance = RunningInstance(url, announced.get("cookie") or "")
+                if instance.answers(_ANSWER_S):
+                    return instance
             time.sleep(_STEP_S)
         return None
 

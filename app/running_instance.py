@@ -12,24 +12,30 @@ from typing import IO, Any
 
 from backends.errors import RingsideError
 
+COOKIE = "ringside-login"
+"""Name of the cookie that lets one in where a login is needed, see `app.login`."""
+
 _ANSWER_S = 30.0
 
 
 class RunningInstance:
-    """The instance at a loopback address, asked through its routes.
+    """The instance at an address of this machine, asked through its routes.
 
     Args:
         url: with a slash at the end.
+        cookie: what it lets one in for; empty where it needs none.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, cookie: str = "") -> None:
         self.url = url
+        self._headers = {"Cookie": f"{COOKIE}={cookie}"} if cookie else {}
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # never by way of a proxy
 
     def answers(self, timeout_s: float) -> bool:
         """Tell whether Ringside is there."""
         try:
-            with self._opener.open(f"{self.url}app/health", timeout=timeout_s) as response:
+            request = urllib.request.Request(f"{self.url}app/health", headers=self._headers)
+            with self._opener.open(request, timeout=timeout_s) as response:
                 return bool(json.load(response).get("app") == "ringside")
         except (urllib.error.URLError, OSError, ValueError):
             return False
@@ -48,7 +54,7 @@ class RunningInstance:
     def opened(self, path: str, body: Mapping[str, Any] | None = None) -> Iterator[IO[bytes]]:
         """Open the answer of a route, to be read. Raises RingsideError as `ask` does."""
         data = None if body is None else json.dumps(body).encode()
-        headers = {} if body is None else {"Content-Type": "application/json"}
+        headers = self._headers if body is None else {**self._headers, "Content-Type": "application/json"}
         request = urllib.request.Request(f"{self.url}app/{path}", data, headers)
         try:
             with self._opener.open(request, timeout=_ANSWER_S) as response:
