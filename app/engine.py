@@ -15,10 +15,11 @@ from typing import Literal
 
 from typing_extensions import assert_never
 
+from app.fed_prompts import FedPrompt
 from app.jobs import Job
 from app.runs import Ending, Run
 from app.serving import Serving, end
-from app.worker_messages import Cancel, LoadFailed, Ready, Report, Update
+from app.worker_messages import Cancel, LoadFailed, PromptFed, Ready, Report, Update
 from app.worker_process import WorkerProcess
 from backends.contract import LoadedModel
 from backends.errors import BadRequestError, RingsideError, WorkerDiedError
@@ -79,11 +80,15 @@ class Engine:
         log_path: file for what the worker prints.
         grace_s: a worker that has not stopped this long after a cancel is killed.
         clock: seconds, for the grace.
+
+    Attributes:
+        on_prompt: told what the model is given for a run, before any of it is read; from the engine's thread.
     """
 
     def __init__(
         self, log_path: Path | None = None, grace_s: float = 30.0, clock: Callable[[], float] = time.monotonic
     ) -> None:
+        self.on_prompt: Callable[[Run, FedPrompt], None] = lambda run, prompt: None
         self._log_path = log_path
         self._grace_s = grace_s
         self._clock = clock
@@ -319,6 +324,7 @@ class Engine:
         while True:
             report = worker.receive(_TICK_S)
             self._note_memory(report)
+            self._note_prompt(report)
             ended = self._serving.take(report, lambda number: worker.send(Cancel(number)))
             if ended is not None:
                 if len(self._serving.jobs) == 1:
@@ -328,6 +334,10 @@ class Engine:
                 give_up_at_s = self._clock() + self._grace_s
             if give_up_at_s is not None and self._clock() >= give_up_at_s:
                 worker.kill()
+
+    def _note_prompt(self, report: Report | None) -> None:
+        if isinstance(report, PromptFed) and (job := self._serving.jobs.get(report.number)) is not None:
+            self.on_prompt(job.run, report.prompt)
 
     def _note_memory(self, report: Report | None) -> None:
         if isinstance(report, Update) and report.memory is not None:

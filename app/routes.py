@@ -23,6 +23,7 @@ from app.estimate_routes import estimate_routes
 from app.following import Event, Follower
 from app.outlook import outlook
 from app.page_data import Json, chat_data, message_data, metrics_data, outlook_data, started_data, status_data
+from app.prompt_routes import prompt_routes
 from app.proof_routes import proof_pages, proof_routes
 from app.reading_routes import (
     LONG_CHARS,
@@ -54,6 +55,18 @@ class Text(BaseModel):
     text: str
 
 
+class Question(Text):
+    """A message to send, and how many variants of a reply to write."""
+
+    variants: int = 1
+
+
+class Again(BaseModel):
+    """How many variants to write anew."""
+
+    variants: int = 1
+
+
 class ChatChange(BaseModel):
     """What to change of a chat; None leaves it."""
 
@@ -76,6 +89,7 @@ def add_routes(app: FastAPI, service: Service, stopping: Callable[[], bool] = la
         _chat_routes(service, transcripts),
         _reply_routes(service, transcripts),
         reading_routes(service, transcripts),
+        prompt_routes(service),
         _model_routes(service),
         tree_routes(service),
         run_routes(service),
@@ -137,6 +151,7 @@ def _chat_routes(service: Service, transcripts: Transcripts) -> APIRouter:
             # a notebook's document is read by its own route, as text
             "messages": [] if found.kind == "notebook" else _messages_with_blocks(service, transcripts, chat_id, known),
             "writing": active,
+            "drafts": service.drafts(chat_id),
             "changes": num_changes,
         }
 
@@ -154,8 +169,8 @@ def _chat_routes(service: Service, transcripts: Transcripts) -> APIRouter:
         return {}
 
     @router.post("/{chat_id}/send")
-    def send(chat_id: int, body: Text) -> Json:
-        return started_data(service.send(chat_id, body.text))
+    def send(chat_id: int, body: Question) -> Json:
+        return started_data(service.send(chat_id, body.text, body.variants))
 
     @router.post("/{chat_id}/edit")
     def edit(chat_id: int, body: Text) -> Json:
@@ -166,8 +181,8 @@ def _chat_routes(service: Service, transcripts: Transcripts) -> APIRouter:
         return started_data(service.continue_reply(chat_id))
 
     @router.post("/{chat_id}/regenerate")
-    def regenerate(chat_id: int) -> Json:
-        return started_data(service.regenerate(chat_id))
+    def regenerate(chat_id: int, body: Again | None = None) -> Json:
+        return started_data(service.regenerate(chat_id, 1 if body is None else body.variants))
 
     @router.post("/{chat_id}/stop")
     def stop(chat_id: int) -> Json:

@@ -14,7 +14,8 @@ from typing import Any
 from app.chat_settings import ChatSettings, chat_settings_from, from_json, to_json
 from app.editing import Editing
 from app.engine import Engine, EngineStatus
-from app.input_rules import clean_text, require_loadable, require_words, title_from
+from app.fed_prompts import FedPrompt, FedPrompts
+from app.input_rules import clean_text, require_loadable, require_variants, require_words, title_from
 from app.library import Library
 from app.metrics import MetricsRecord
 from app.notebooks import Notebooks
@@ -52,6 +53,9 @@ class Service:
         self.library = Library(store, settings.data_folder)
         self._states = SavedStates(settings.data_folder / "states")
         self._states.keep_only(chat.id for chat in store.chats())
+        self._prompts = FedPrompts(settings.data_folder / "prompts")
+        self._prompts.keep_only(chat.id for chat in store.chats())
+        engine.on_prompt = lambda run, prompt: self._prompts.keep(run.chat_id, run.message_id, prompt)
         self._replies = Replies(store, engine, self.settings, self.library.catch_up_soon, self._states)
         self.editing = Editing(store, self._replies)
         self.notebooks = Notebooks(store, self._replies)
@@ -108,6 +112,7 @@ class Service:
         self.stop(chat_id)
         self._store.delete_chat(chat_id)
         self._states.forget(chat_id)
+        self._prompts.forget(chat_id)
 
     # Messages and replies
 
@@ -125,18 +130,25 @@ class Service:
             raise BadRequestError("This message is gone.", "Load the page again.")
         return self._replies.as_of_now(message)
 
-    def send(self, chat_id: int, text: str) -> Run:
+    def send(self, chat_id: int, text: str, num_variants: int = 1) -> Run:
         """Store the user's text, then start (or queue) a reply. The text is kept whatever happens afterwards.
 
-        Raises BadRequestError for a text that is empty or blank, or a chat that is gone.
+        Of several variants, written at once where the backend can do that, the first run is returned.
+
+        Raises BadRequestError for a text that is empty or blank, a chat that is gone, or variants that cannot be.
         """
         text = clean_text(text)
         require_words(text)
+        require_variants(num_variants, self.settings(chat_id).sampling)
         with self._replies.lock:
             self._replies.retry_leftovers()
             chat = self._store.chat(chat_id)
             reply_id = self._store.add_turn(chat_id, text, title=None if chat.title else title_from(text))
-            return self._replies.begin(chat_id, reply_id)
+            return self._replies.begin(chat_id, reply_id, num_variants)
+
+    def drafts(self, chat_id: int) -> tuple[int, ...]:
+        """Return the variants last begun together in a chat, while nobody has picked one; empty for none."""
+        return self._replies.drafts(chat_id)
 
     def begin(self, prompt: str, given: Mapping[str, Any]) -> Run:
         """Have a reply written in a chat of its own, as `ringside generate` does.
@@ -166,18 +178,22 @@ class Service:
                 raise BadRequestError("There is no reply to continue.", "Send a message first.")
             return self._replies.go_on(messages[-1])
 
-    def regenerate(self, chat_id: int) -> Run:
+    def regenerate(self, chat_id: int, num_variants: int = 1) -> Run:
         """Write the last reply anew (with a fresh seed unless one is set); the former one becomes a variant beside it.
 
-        Also starts a reply where the chat ends with the user's message. Raises BadRequestError like `continue_reply`.
+        Several variants are begun as `send` does. Also starts a reply where the chat ends with the user's message.
+
+        Raises BadRequestError like `continue_reply`, or for variants that cannot be.
         """
+        require_variants(num_variants, self.settings(chat_id).sampling)
         with self._replies.lock:
             self._replies.require_idle(chat_id)
             messages = self._store.messages(chat_id)
             if not messages:
                 raise BadRequestError("There is nothing to answer yet.", "Send a message first.")
             former = messages[-1].id if messages[-1].role == "assistant" else None
-            return self._replies.begin(chat_id, self._store.add_turn(chat_id, None, replaces_from=former))
+            reply_id = self._store.add_turn(chat_id, None, replaces_from=former)
+            return self._replies.begin(chat_id, reply_id, num_variants)
 
     def edit_last(self, chat_id: int, text: str) -> Run:
         """Ask again with another text in place of the last user message; the former one becomes a variant."""
@@ -272,6 +288,14 @@ class Service:
         if record is None:
             raise BadRequestError("This message has no figures.", "Only replies have them.")
         return record.to_csv()
+
+    def prompt(self, message_id: int) -> FedPrompt:
+        """Return what the model was given when it last wrote a reply. Raises BadRequestError if it is not kept."""
+        message = self._store.message(message_id)
+        prompt = None if message is None else self._prompts.prompt(message.chat_id, message_id)
+        if prompt is None:
+            raise BadRequestError("The exact prompt of this reply is not kept.", "Newly written ones are.")
+        return prompt
 
     def notices(self) -> list[str]:
         """Return sentences about the start worth showing once (a damaged file set aside, replies marked as cut)."""

@@ -23,6 +23,7 @@ from multiprocessing.connection import Connection
 import psutil
 from typing_extensions import assert_never
 
+from app.fed_prompts import FedPrompt
 from app.saved_states import StateKeeper
 from app.steering import NoteGiven, steered
 from app.worker_messages import (
@@ -33,13 +34,14 @@ from app.worker_messages import (
     GenerateTogether,
     LoadFailed,
     Noted,
+    PromptFed,
     Ready,
     Report,
     Shutdown,
     Update,
 )
 from backends import registry
-from backends.contract import Backend, DraftsTogether
+from backends.contract import Backend, DraftsTogether, SpellsTokens
 from backends.errors import OutOfMemoryError, RingsideError
 from backends.events import Event, Finished, LoadProgress, MemoryFigures, PrefillProgress, TextChunk
 from backends.requests import LoadRequest
@@ -128,6 +130,9 @@ class _Worker:
             states.begin(command.state)
             for number, event in _events(backend, command, is_cancelled):
                 states.save_if_due()
+                if isinstance(event, PrefillProgress) and event.prompt_ids:
+                    self._send(PromptFed(number, _spelled(backend, event.prompt_ids)))
+                    event = replace(event, prompt_ids=())
                 if isinstance(event, Finished):
                     self._end(number, outboxes.pop(number), event)
                 else:
@@ -295,6 +300,11 @@ def _events(
     else:
         events = steered(backend, command.request, command.steering, lambda: is_cancelled(number))
     yield from ((number, event) for event in events)
+
+
+def _spelled(backend: Backend, token_ids: tuple[int, ...]) -> FedPrompt:
+    piece = backend.piece if isinstance(backend, SpellsTokens) else None
+    return FedPrompt(token_ids, {} if piece is None else {token_id: piece(token_id) for token_id in set(token_ids)})
 
 
 def _failure(action: Callable[[], object]) -> RingsideError | None:

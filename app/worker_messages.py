@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.fed_prompts import FedPrompt
 from app.saved_states import StatePlan
 from app.steering import Steering
 from backends.contract import LoadedModel
@@ -97,6 +98,14 @@ class Update:
 
 
 @dataclass(frozen=True)
+class PromptFed:
+    """What the model is given, before any of it is read."""
+
+    number: int
+    prompt: FedPrompt
+
+
+@dataclass(frozen=True)
 class Noted:
     """A steering note went into the prompt behind everything reported so far."""
 
@@ -114,4 +123,4 @@ class Ended:
     error: RingsideError | None = None
 
 
-Report = LoadProgress | Ready | LoadFailed | Update | Noted | Ended
+Report = LoadProgress | Ready | LoadFailed | PromptFed | Update | Noted | Ended

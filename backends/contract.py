@@ -146,6 +146,15 @@ class DraftsTogether(Protocol):
         ...
 
 
+@runtime_checkable
+class SpellsTokens(Protocol):
+    """What a backend may offer besides: what its tokens stand for."""
+
+    def piece(self, token_id: int) -> bytes:
+        """Return the bytes of a token of the last prompt, a control token by its name."""
+        ...
+
+
 class Leaf(Protocol):
     """The module-level function every backend leaf offers."""
 

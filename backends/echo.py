@@ -67,6 +67,7 @@ class EchoBackend:
         self._sleep = sleep
         self._cache = EchoCache(request.policy, request.window, request.sinks or 0)
         self._fault_pending = options.fail_at is not None
+        self._prompt: dict[int, str] = {}
 
     @property
     def info(self) -> LoadedModel:
@@ -102,9 +103,12 @@ class EchoBackend:
             raise BadRequestError("The prompt is empty.", "Write something first.")
         seed = draws.fresh_seed() if request.sampling.seed is None else request.sampling.seed
         self._reset_cache(request.messages)
+        self._prompt = {echo_text.piece_id(piece): piece for piece in prompt}
+        prompt_ids = tuple(map(echo_text.piece_id, prompt))
         num_read = 0
         for num_read in self._prefill(prompt, cancelled):
-            yield PrefillProgress(num_read, len(prompt))
+            yield PrefillProgress(num_read, len(prompt), prompt_ids=prompt_ids)
+            prompt_ids = ()
         if num_read < len(prompt):
             yield Finished("cancelled", seed, len(prompt))
             return
@@ -114,6 +118,10 @@ class EchoBackend:
     def memory(self) -> MemoryFigures:
         """Figures of the buffer as it is."""
         return self._cache.figures()
+
+    def piece(self, token_id: int) -> bytes:
+        """See `backends.contract.SpellsTokens`."""
+        return self._prompt.get(token_id, "").encode("utf-8", "replace")
 
     def close(self) -> None:
         """Drop the buffer."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 
@@ -19,12 +19,14 @@ class LoadProgress:
 class PrefillProgress:
     """Prompt tokens read so far.
 
-    `done_tokens` includes `reused_tokens`, those whose keys were still valid from the turn before.
+    `done_tokens` includes `reused_tokens`, those whose keys were still valid from the turn before. The first report of
+    a request carries the prompt itself, reused tokens included; those that follow do not.
     """
 
     done_tokens: int
     total_tokens: int
     reused_tokens: int = 0
+    prompt_ids: tuple[int, ...] = field(default=(), repr=False, compare=False)
 
 
 @dataclass(frozen=True)

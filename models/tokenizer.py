@@ -64,6 +64,10 @@ class TextTokenizer:
         """Return the ids of a text. Special tokens spelled in it become those tokens; no BOS is added."""
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
+    def spelled(self, token_id: int) -> bytes:
+        """Return one token's bytes; one that shows nothing in a text is given by its name."""
+        return self.pieces[token_id] or (self._tokenizer.id_to_token(token_id) or "").encode()
+
     def decode(self, token_ids: Iterable[int]) -> str:
         """Return the text of a sequence. Control tokens show nothing; bytes that are no character become U+FFFD."""
         return decode(self.pieces, token_ids)

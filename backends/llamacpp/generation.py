@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from typing import NamedTuple
 
 from backends.contract import Cancelled, LoadedModel
 from backends.errors import BadRequestError, RingsideError
@@ -23,6 +24,15 @@ from models.constraint import Constraint, Constraints
 
 FEWEST_PINNED_TOKENS = 4
 """Pinned when the system prompt is to be and there is none: full layers collapse once the first token is gone."""
+
+
+class Parts(NamedTuple):
+    """What a backend is made of, for `examination`."""
+
+    model: Model
+    context: Context
+    sequence: TokenSequence
+    prompts: Prompts
 
 
 class LlamaCppBackend:
@@ -61,6 +71,10 @@ class LlamaCppBackend:
     @property
     def info(self) -> LoadedModel:
         return self._info
+
+    @property
+    def parts(self) -> Parts:
+        return Parts(self._model, self._context, self._sequence, self._prompts)
 
     def memory(self) -> MemoryFigures:
         num_fed = self._sequence.num_fed
@@ -110,6 +124,10 @@ class LlamaCppBackend:
             self._constraints = Constraints(model.encode, model.piece, model.vocab_size, model.end_ids)
         return None if self._constraints is None else self._constraints.open(request)
 
+    def piece(self, token_id: int) -> bytes:
+        """See `backends.contract.SpellsTokens`."""
+        return self._model.piece(token_id, names_control=True)
+
     def save_state(self, path: str, budget_bytes: int) -> int:
         """See `backends.contract.KeepsState`."""
         if not self._identity or not self._sequence.num_fed or self._held_bytes.value(fresh=True) > budget_bytes:
@@ -153,7 +171,7 @@ class LlamaCppBackend:
     def _prefill(self, prompt: Sequence[int], cancelled: Cancelled) -> Iterator[PrefillProgress]:
         num_reused = num_done = self._sequence.take_up(prompt)
         self._held_bytes.value(fresh=True)
-        yield PrefillProgress(num_done, len(prompt), num_reused)
+        yield PrefillProgress(num_done, len(prompt), num_reused, tuple(prompt))
         while num_done < len(prompt) and not cancelled():
             self._sequence.make_room()
             batch = prompt[num_done : num_done + min(BATCH_TOKENS, self._sequence.room)]

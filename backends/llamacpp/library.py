@@ -162,13 +162,17 @@ class Model:
                 raise RingsideError("llama.cpp cannot tokenise this text: it is too long.")
             capacity = -count
 
-    def piece(self, token: int) -> bytes:
-        """Return the bytes a token stands for: part of a character, several, or none for a control token."""
+    def piece(self, token: int, names_control: bool = False) -> bytes:
+        """Return the bytes a token stands for: part of a character, several, or none for a control token.
+
+        Args:
+            names_control: give control tokens by their names.
+        """
         buffer = ctypes.create_string_buffer(64)
-        length = lib.llama_token_to_piece(self.vocab, token, buffer, len(buffer), 0, False)
+        length = lib.llama_token_to_piece(self.vocab, token, buffer, len(buffer), 0, names_control)
         if length < 0:
             buffer = ctypes.create_string_buffer(-length)
-            length = lib.llama_token_to_piece(self.vocab, token, buffer, len(buffer), 0, False)
+            length = lib.llama_token_to_piece(self.vocab, token, buffer, len(buffer), 0, names_control)
         return buffer.raw[:length]
 
 

@@ -91,6 +91,11 @@ class RingBackend:
     def info(self) -> LoadedModel:
         return self._info
 
+    @property
+    def parts(self) -> tuple[TextModel, CachedText, Prompts]:
+        """For `examination`."""
+        return self._model, self._open_text(), self._prompts
+
     def memory(self) -> MemoryFigures:
         return memory.figures(self._info, self._text, self._drafts, self._device, self._device_process)
 
@@ -131,6 +136,10 @@ class RingBackend:
         self._drop_cache()
         yield from token_losses(self._model, self._open_text().cache, self._prompts.plain_ids(text), cancelled)
         self._drop_cache()
+
+    def piece(self, token_id: int) -> bytes:
+        """See `backends.contract.SpellsTokens`."""
+        return self._prompts.tokenizer.spelled(token_id)
 
     def save_state(self, path: str, budget_bytes: int) -> int:
         """See `backends.contract.KeepsState`."""
@@ -236,7 +245,7 @@ class RingBackend:
         num_reused = text.take_up(prompt)
         if self._model.must_start_over(text.cache, len(prompt) - num_reused):
             num_reused = text.start_over(len(prompt))
-        yield PrefillProgress(num_reused, len(prompt), num_reused)
+        yield PrefillProgress(num_reused, len(prompt), num_reused, tuple(prompt))
         for num_read in self._read(text, prompt, cancelled):
             yield PrefillProgress(num_read, len(prompt), num_reused)
 
