@@ -10,6 +10,25 @@ import math
 import torch
 from torch import Tensor
 
+_LOG_OF_NOTHING = -1e4  # exp of it is 0, so p log p is 0 there and not the NaN of 0 times -inf
+
+
+def one_cpu_row(scores_BK: Tensor) -> bool:
+    """Whether candidates may be taken out of the tensor: a CUDA graph, or other rows, need their shape to stay."""
+    return scores_BK.device.type == "cpu" and scores_BK.numel() == scores_BK.shape[-1]
+
+
+def without_dropped(scores_BK: Tensor, ids_BK: Tensor, kept_BK: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Take dropped candidates out, so that what follows costs what is left of a vocabulary and not all of it.
+
+    Args:
+        kept_BK: bool; None keeps what is not -inf. Where nothing is kept, all stay, for the draw to report.
+    """
+    if not one_cpu_row(scores_BK):
+        return scores_BK, ids_BK
+    kept_K = (scores_BK != -math.inf if kept_BK is None else kept_BK).flatten().nonzero().squeeze(-1)
+    return (scores_BK[..., kept_K], ids_BK[..., kept_K]) if len(kept_K) else (scores_BK, ids_BK)
+
 
 def keep_top_sigma(logits_BV: Tensor, num_sigmas: float) -> Tensor:
     """Keep logits within `num_sigmas` population standard deviations of the largest; -inf counts in neither.
@@ -17,12 +36,12 @@ def keep_top_sigma(logits_BV: Tensor, num_sigmas: float) -> Tensor:
     Tang et al. 2024, "Top-n-sigma: Not All Logits Are You Need", and llama.cpp's `llama_sampler_top_n_sigma_apply`.
     """
     scores_BV = logits_BV.double()
-    possible_BV = scores_BV != -math.inf
-    num_B1 = possible_BV.sum(dim=-1, keepdim=True)
-    mean_B1 = scores_BV.masked_fill(~possible_BV, 0).sum(dim=-1, keepdim=True) / num_B1
-    deviations_BV = (scores_BV - mean_B1).masked_fill(~possible_BV, 0)
-    sigma_B1 = (deviations_BV.square().sum(dim=-1, keepdim=True) / num_B1).sqrt()
-    threshold_B1 = scores_BV.amax(dim=-1, keepdim=True) - num_sigmas * sigma_B1
+    possible_BV = logits_BV != -math.inf
+    num_B1 = possible_BV.count_nonzero(dim=-1).unsqueeze(-1)
+    mean_B1 = torch.where(possible_BV, scores_BV, 0).sum(dim=-1, keepdim=True) / num_B1
+    deviations_BV = torch.where(possible_BV, scores_BV - mean_B1, 0)
+    sigma_B1 = (deviations_BV.square_().sum(dim=-1, keepdim=True) / num_B1).sqrt()
+    threshold_B1 = logits_BV.amax(dim=-1, keepdim=True).double() - num_sigmas * sigma_B1
     return logits_BV.masked_fill(scores_BV < threshold_B1, -math.inf)
 
 
@@ -42,12 +61,27 @@ def keep_typical(logits_BV: Tensor, typical_p: float) -> Tensor:
     """
     log_p_BV = logits_BV.double().log_softmax(dim=-1)
     p_BV = log_p_BV.exp()
-    entropy_B1 = -torch.where(p_BV == 0, 0, p_BV * log_p_BV).sum(dim=-1, keepdim=True)
-    order_BV = (log_p_BV + entropy_B1).abs().sort(dim=-1, stable=True).indices
-    reached_BV = p_BV.gather(-1, order_BV).cumsum(dim=-1)
-    dropped_BV = torch.zeros_like(reached_BV, dtype=torch.bool)
-    dropped_BV[..., 1:] = reached_BV[..., :-1] > typical_p
-    return logits_BV.masked_fill(torch.zeros_like(dropped_BV).scatter(-1, order_BV, dropped_BV), -math.inf)
+    entropy_B1 = -(p_BV * log_p_BV.clamp(min=_LOG_OF_NOTHING)).sum(dim=-1, keepdim=True)
+    if one_cpu_row(logits_BV):
+        least_log_p = math.log((1 - typical_p) / (2 * logits_BV.shape[-1]))
+        ids_BV = torch.arange(logits_BV.shape[-1]).expand_as(logits_BV)
+        likely_BK, ids_BK = without_dropped(log_p_BV, ids_BV, log_p_BV >= least_log_p)
+        kept_BK, reach_B1 = _typical(likely_BK, entropy_B1, typical_p)
+        if bool(reach_B1 < -least_log_p - entropy_B1):  # all that were left out are farther than the last that is kept
+            kept_ids_BK = ids_BK[kept_BK].unsqueeze(0).view(*ids_BK.shape[:-1], -1)
+            return torch.full_like(logits_BV, -math.inf).scatter(-1, kept_ids_BK, logits_BV.gather(-1, kept_ids_BK))
+    kept_BV, _ = _typical(log_p_BV, entropy_B1, typical_p)
+    return logits_BV.masked_fill(~kept_BV, -math.inf)
+
+
+def _typical(log_p_BK: Tensor, entropy_B1: Tensor, typical_p: float) -> tuple[Tensor, Tensor]:
+    """Return which candidates are kept, and how far from the entropy the last of them is, [B, 1]."""
+    distance_BK, order_BK = (log_p_BK + entropy_B1).abs().sort(dim=-1, stable=True)
+    reached_BK = log_p_BK.gather(-1, order_BK).exp().cumsum(dim=-1)
+    kept_BK = torch.ones_like(reached_BK, dtype=torch.bool)
+    kept_BK[..., 1:] = ~(reached_BK[..., :-1] > typical_p)
+    farthest_B1 = distance_BK.masked_fill(~kept_BK, 0).amax(dim=-1, keepdim=True)
+    return torch.zeros_like(kept_BK).scatter(-1, order_BK, kept_BK), farthest_B1
 
 
 def exclude_top_choices(scores_BK: Tensor, probability: float, threshold: float, chance_B: Tensor | float) -> Tensor:
@@ -60,11 +94,11 @@ def exclude_top_choices(scores_BK: Tensor, probability: float, threshold: float,
         scores_BK: logits in float64, -inf for what was dropped before.
         chance_B: uniform in [0, 1), one a row or one for all.
     """
-    if threshold > 0.5:
+    chance = torch.as_tensor(chance_B, dtype=torch.float64, device=scores_BK.device)
+    if threshold > 0.5 or (one_cpu_row(scores_BK) and bool(chance.min() >= probability)):
         return scores_BK
     above_BK = (scores_BK.softmax(dim=-1) >= threshold) & (scores_BK != -math.inf)
     least_B1 = scores_BK.masked_fill(~above_BK, math.inf).amin(dim=-1, keepdim=True)
-    chance = torch.as_tensor(chance_B, dtype=torch.float64, device=scores_BK.device)
     dropped_BK = (scores_BK > least_B1) & (chance < probability).unsqueeze(-1)
     return scores_BK.masked_fill(dropped_BK, -math.inf)
 
@@ -75,6 +109,5 @@ def keep_within_surprise(log_p_BV: Tensor, most_bits_B: Tensor) -> Tensor:
     The truncation of mirostat 2: Basu et al. 2021, "Mirostat", algorithm 2, and llama.cpp's
     `llama_sampler_mirostat_v2_apply`.
     """
-    too_rare_BV = -log_p_BV / math.log(2) > most_bits_B.unsqueeze(-1)
-    peak_B1 = log_p_BV.amax(dim=-1, keepdim=True)
-    return log_p_BV.masked_fill(too_rare_BV & (log_p_BV < peak_B1), -math.inf)
+    least_B1 = torch.minimum(-most_bits_B.unsqueeze(-1) * math.log(2), log_p_BV.amax(dim=-1, keepdim=True))
+    return log_p_BV.masked_fill(log_p_BV < least_B1, -math.inf)

@@ -16,7 +16,7 @@ from backends.draws import second
 from backends.requests import Sampling
 from backends.token_rules import TokenRules
 from models.sampling import RecentTokens, draw, inverse_cdf, penalise_repetition
-from models.sampling_filters import keep_within_surprise
+from models.sampling_filters import keep_within_surprise, without_dropped
 from models.token_history import RepeatedRuns, TokenCounts
 
 
@@ -121,9 +121,10 @@ class Mirostat:
         """Draw one token from logits [1, V], and learn from it."""
         scores_BV = logits_BV.double()
         log_p_BV = ((scores_BV - scores_BV.amax(dim=-1, keepdim=True)) / self._temperature).log_softmax(dim=-1)
-        log_p_BV = keep_within_surprise(log_p_BV, self._limit_bits_B).log_softmax(dim=-1)
         ids_BV = torch.arange(log_p_BV.shape[-1], device=log_p_BV.device).unsqueeze(0)
-        tokens_B = inverse_cdf(log_p_BV, ids_BV, 1.0, number_B)
-        surprise_B = -log_p_BV.gather(-1, tokens_B.clamp(min=0).unsqueeze(-1)).squeeze(-1) / math.log(2)
+        kept_BK, ids_BK = without_dropped(keep_within_surprise(log_p_BV, self._limit_bits_B), ids_BV)
+        tokens_B = inverse_cdf(kept_BK, ids_BK, 1.0, number_B)
+        drawn_log_p_B = log_p_BV.gather(-1, tokens_B.clamp(min=0).unsqueeze(-1)).squeeze(-1)
+        surprise_B = (kept_BK.logsumexp(dim=-1) - drawn_log_p_B) / math.log(2)
         self._limit_bits_B.sub_(self._eta * (surprise_B - self._tau_bits))
         return tokens_B

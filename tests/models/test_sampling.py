@@ -180,3 +180,27 @@ def test_recent_tokens_never_move_or_grow() -> None:
         for token in range(50):
             recent.push(torch.tensor([token % 10]))
         assert (recent.ids_N.data_ptr(), recent.ids_N.nbytes) == (address, size)
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(top_k=None, top_p=0.95),
+        Sampling(top_k=None, top_p=0.0),
+        Sampling(top_k=None, top_p=0.999999),
+        Sampling(top_k=None, top_p=1.0, min_p=0.02),
+        Sampling(top_k=None, top_p=1.0, typical_p=0.9),
+        Sampling(top_k=None, top_p=1.0, typical_p=0.1),
+        Sampling(top_k=None, top_p=0.8, typical_p=0.999),
+        Sampling(top_k=None, top_p=1.0, top_n_sigma=1.5),
+    ],
+)
+@pytest.mark.parametrize("spread", [0.0, 0.01, 1.0, 8.0])
+def test_a_row_alone_where_candidates_are_taken_out_draws_what_it_draws_beside_another(
+    sampling: Sampling, spread: float
+) -> None:
+    logits = torch.randn(5000, generator=torch.Generator().manual_seed(3)) * spread
+    logits[::7] = -torch.inf
+    for uniform in torch.linspace(0, 0.9999, 23).tolist():
+        together = draw(torch.stack((logits, logits.flip(0))), sampling, uniform)[0]
+        assert draw(logits, sampling, uniform) == together == draw(logits.unsqueeze(0), sampling, uniform)[0]
