@@ -26,6 +26,8 @@ SHORT_REPLY_CHARS = 24_000
 MAX_BLOCKS = 400
 """In one answer, where blocks are asked for by number."""
 
+MAX_HEADINGS = 10_000
+
 _RENDER_STEP_CHARS = 150_000
 _TAIL_CHARS = 6_000
 
@@ -58,10 +60,16 @@ def reading_routes(service: Service, transcripts: Transcripts) -> APIRouter:
         """Return sections from one on; while `open` is null there is more to ask for."""
         return outline_data(transcripts, message_id, text_source(service, message_id), max(section, 0))
 
-    @router.get("/messages/{message_id}/headings")
-    def headings(message_id: int) -> Json:
-        found = transcripts.headings(message_id, text_source(service, message_id))
-        return {"headings": [[heading.block, heading.level, heading.text] for heading in found]}
+    @router.get("/chats/{chat_id}/headings")
+    def headings(chat_id: int) -> Json:
+        """Return the headings of the chat's replies, as [message, block, level, text]."""
+        found = [
+            [message.id, heading.block, heading.level, heading.text]
+            for message in service.messages(chat_id)
+            if message.role == "assistant"
+            for heading in transcripts.headings(message.id, text_source(service, message.id, message))
+        ]
+        return {"headings": found[:MAX_HEADINGS], "more": len(found) > MAX_HEADINGS}
 
     @router.get("/messages/{message_id}/place")
     def place(message_id: int, offset: int, query: str = "") -> Json:

@@ -5,7 +5,7 @@ const ONE = "rs-hit";
 
 // Marks every occurrence of the words in an element, the `nth` one strongly. Returns that one's range, or null.
 export function markWords(element, words, nth = 0) {
-  const ranges = words.length ? occurrences(element, words) : [];
+  const ranges = occurrences(element, words);
   if (!ranges.length) return null;
   const one = ranges[Math.min(nth, ranges.length - 1)];
   if (window.Highlight && CSS.highlights) {
@@ -22,6 +22,10 @@ export function unmark() {
   CSS.highlights?.delete(ONE);
 }
 
+export function numOccurrences(text, words) {
+  return [...text.matchAll(patternOf(words))].length;
+}
+
 // Where the words stand, in any case, also across **bold** and the like.
 function occurrences(element, words) {
   const nodes = [];
@@ -34,9 +38,8 @@ function occurrences(element, words) {
     nodes.push(walker.currentNode);
     text += walker.currentNode.data;
   }
-  const pattern = words.map((word) => word.trim().split(/\s+/).map(RegExp.escape ?? escaped).join("\\s+"));
   const ranges = [];
-  for (const match of text.matchAll(new RegExp(pattern.join("|"), "giu"))) {
+  for (const match of text.matchAll(patternOf(words))) {
     const range = document.createRange();
     place(range, "setStart", match.index);
     place(range, "setEnd", match.index + match[0].length);
@@ -49,6 +52,11 @@ function occurrences(element, words) {
     if (set === "setEnd" && number > 0 && starts[number] === at) number -= 1; // the end of a node, not the next's start
     range[set](nodes[number], at - starts[number]);
   }
+}
+
+function patternOf(words) {
+  const each = words.filter((word) => word.trim()).map((word) => word.trim().split(/\s+/).map(escaped).join("\\s+"));
+  return new RegExp(each.join("|") || "(?!)", "giu");
 }
 
 function escaped(word) {
