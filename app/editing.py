@@ -39,7 +39,9 @@ class Editing:
         """Bring a variant on screen, with the newest of what follows it. Works while replies are being written."""
         with self._replies.lock:
             self._store.tree.select(message_id)
-            self._replies.count_change(self._store.tree.chat_of(message_id))
+            chat_id = self._store.tree.chat_of(message_id)
+            self._replies.settle(chat_id)
+            self._replies.count_change(chat_id)
 
     def branch(self, message_id: int) -> None:
         """End what is on screen at a message: what is sent next begins a branch there."""

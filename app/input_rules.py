@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from backends.errors import BadRequestError
 from backends.registry import BACKENDS
-from backends.requests import LoadRequest
+from backends.requests import LoadRequest, Sampling
 
 MAX_TITLE_CHARS = 60
+MAX_VARIANTS = 8
 
 
 def require_words(text: str) -> None:
@@ -25,6 +26,16 @@ def require_loadable(request: LoadRequest) -> None:
         raise BadRequestError(f"{request.sinks} sinks are below 0.", "Choose 0 or more.")
     if request.backend != "echo" and not request.model.strip():
         raise BadRequestError("No model is chosen.", "Choose a file, a folder or a demo model.")
+
+
+def require_variants(num_variants: int, sampling: Sampling) -> None:
+    """Raise BadRequestError for a number of variants that cannot be drafted, or that would all be the same."""
+    if not 1 <= num_variants <= MAX_VARIANTS:
+        raise BadRequestError(f"{num_variants} variants cannot be written.", f"Choose 1 to {MAX_VARIANTS}.")
+    if num_variants > 1 and sampling.temperature == 0:
+        raise BadRequestError(
+            "At temperature 0 all variants would be the same.", "Raise it in the settings, or write one variant."
+        )
 
 
 def title_from(text: str) -> str:

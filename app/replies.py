@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from app.chat_settings import ChatSettings
 from app.content import Content, Note
 from app.engine import Engine
-from app.jobs import Job
+from app.jobs import Draft, Job
 from app.limits import Limits
 from app.metrics import MetricsRecord
 from app.prompts import document_messages, prompt_messages
@@ -23,7 +23,7 @@ from backends.draws import fresh_seed
 from backends.errors import BadRequestError
 from backends.requests import GenerationRequest
 
-_KEPT_RUNS = 4
+_KEPT_RUNS = 8
 
 
 class Replies:
@@ -58,13 +58,20 @@ class Replies:
         self._states = states
         self._runs: OrderedDict[str, Run] = OrderedDict()
         self._keepers: list[ReplyKeeper] = []
+        self._drafts: dict[int, tuple[int, ...]] = {}
 
     # Starting and stopping
 
-    def begin(self, chat_id: int, message_id: int) -> Run:
-        """Queue a run that writes an empty message."""
+    def begin(self, chat_id: int, message_id: int, num_variants: int = 1) -> Run:
+        """Queue a run that writes an empty message, and runs that write variants beside it; return the first."""
         self.count_change(chat_id)
-        return self._write(Run(chat_id, message_id, read_kept=self._kept_text(message_id)), None)
+        message_ids = [message_id, *self._store.add_beside(message_id, num_variants - 1)]
+        with self.lock:
+            self._drafts.pop(chat_id, None)
+            if num_variants > 1:
+                self._drafts[chat_id] = tuple(message_ids)
+        runs = [Run(chat_id, each, read_kept=self._kept_text(each)) for each in message_ids]
+        return self._write(runs, None)
 
     def go_on(self, message: StoredMessage, at: int | None = None) -> Run:
         """Queue a run that goes on with a message from its very last token, or writes at a character inside it."""
@@ -82,12 +89,24 @@ class Replies:
             metrics=self.metrics(message.id),
             read_kept=self._kept_text(message.id),
         )
-        return self._write(run, message)
+        self.settle(message.chat_id)
+        return self._write([run], message)
 
     def stop(self, chat_id: int) -> None:
         """Stop what a chat is writing and cancel what it has waiting; twice is fine, nothing running is fine."""
         for run in reversed(self.active(chat_id)):
             self._engine.cancel(run)
+
+    def drafts(self, chat_id: int) -> tuple[int, ...]:
+        """Return the variants last begun together in a chat, while nobody has picked one; empty for none."""
+        with self.lock:
+            drafts, tree = self._drafts.get(chat_id, ()), self._store.tree
+        return tuple(filter(tree.holds, drafts)) if drafts and tree.leaf(chat_id) in drafts else ()
+
+    def settle(self, chat_id: int) -> None:
+        """Note that one of the drafts was picked, or that the chat went on some other way."""
+        with self.lock:
+            self._drafts.pop(chat_id, None)
 
     def forget(self, message_id: int) -> None:
         """Forget ended runs of a message whose text was changed otherwise: what they tell of it is no longer so."""
@@ -160,20 +179,31 @@ class Replies:
                 keeper.retry()
             self._keepers = [keeper for keeper in self._keepers if keeper.is_needed]
 
-    def _write(self, run: Run, earlier: StoredMessage | None) -> Run:
+    def _write(self, runs: Sequence[Run], earlier: StoredMessage | None) -> Run:
         self._before_writing()
         with self.lock:
             self.retry_leftovers()
-            settings = _with_seed(self._settings_of(run.chat_id), earlier)
-            keeper = ReplyKeeper(self._store, run, settings)
-            self._keepers.append(keeper)
-            self._runs[run.id] = run
             self._forget_old_runs()
-        make_request = self._request_maker(settings, run)
-        limits, steering = Limits(settings.max_minutes, settings.on_loop), _steering(settings, earlier)
-        state = self._states.plan(run.chat_id) if self._states is not None else None
-        self._engine.submit(Job(run, settings.load, make_request, keeper, limits, steering, state))
-        return run
+            group = runs[0].id if len(runs) > 1 else None
+            jobs = [self._job(run, earlier, place, group) for place, run in enumerate(runs)]
+        self._engine.submit(*jobs)
+        return runs[0]
+
+    def _job(self, run: Run, earlier: StoredMessage | None, place: int, group: str | None) -> Job:
+        settings, seed = _with_seed(self._settings_of(run.chat_id), earlier, place)
+        keeper = ReplyKeeper(self._store, run, settings)
+        self._keepers.append(keeper)
+        self._runs[run.id] = run
+        return Job(
+            run,
+            settings.load,
+            self._request_maker(settings, run),
+            keeper,
+            Limits(settings.max_minutes, settings.on_loop),
+            _steering(settings, earlier),
+            self._states.plan(run.chat_id) if self._states is not None else None,
+            None if group is None else Draft(group, seed),
+        )
 
     def _request_maker(self, settings: ChatSettings, run: Run) -> Callable[[], GenerationRequest]:
         def make_request() -> GenerationRequest:
@@ -215,12 +245,13 @@ def _steering(settings: ChatSettings, earlier: StoredMessage | None) -> Steering
     return Steering(settings.steering_notes, settings.steering_every_tokens, num_given, num_tokens)
 
 
-def _with_seed(settings: ChatSettings, earlier: StoredMessage | None) -> ChatSettings:
+def _with_seed(settings: ChatSettings, earlier: StoredMessage | None, place: int = 0) -> tuple[ChatSettings, int]:
     """Fix the seed before anything is written, so that even a reply cut by a crash goes on with its own.
 
-    Stopping and continuing then writes what not stopping would have.
+    Stopping and continuing then writes what not stopping would have. Variants of a given seed take it and those behind.
     """
     seed = settings.sampling.seed
     if seed is None:
         seed = earlier.seed if earlier is not None and earlier.seed is not None else fresh_seed()
-    return replace(settings, sampling=replace(settings.sampling, seed=seed))
+    seed = (seed + place) % 2**64
+    return replace(settings, sampling=replace(settings.sampling, seed=seed)), seed

@@ -160,6 +160,19 @@ class Store:
                 parent_id = self.tree.add(chat_id, "user", parent_id, Content(text), "complete")
             return self.tree.add(chat_id, "assistant", parent_id, Content(), "queued")
 
+    def add_beside(self, message_id: int, num_replies: int) -> list[int]:
+        """Add empty queued replies as variants of one, which stays on screen; return their ids."""
+        reply = self.message(message_id)
+        if reply is None or num_replies == 0:
+            return []
+        with self.database.writing():
+            ids = [
+                self.tree.add(reply.chat_id, "assistant", reply.parent_id, Content(), "queued")
+                for _ in range(num_replies)
+            ]
+            self.tree.select(message_id)
+        return ids
+
     def mark(
         self,
         message_id: int,
