@@ -9,6 +9,7 @@ import { count, rate } from "./format.js";
 import { MessageControls } from "./message_controls.js";
 import { Notebook } from "./notebook.js";
 import { Panel } from "./panel.js";
+import { Presets } from "./presets.js";
 import { ReadingPlace } from "./reading_place.js";
 import { Search } from "./search.js";
 import { Setup } from "./setup.js";
@@ -62,6 +63,7 @@ class Page {
       (chatId) => this.open(chatId),
       (...hit) => this.openHit(...hit).catch(complain),
     );
+    this.presets = new Presets(this.setup, () => this.chatId);
     watchImports((chatId) => this.open(chatId), () => this.chats.refresh());
     this.stream = new Stream(() => this.place(), {
       run: (event) => this.follow(event),
@@ -100,6 +102,7 @@ class Page {
       this.chrome.close();
       this.chrome.toggleSettings(false);
       this.setup.show();
+      this.presets.show();
       if (window.matchMedia("(min-width: 861px)").matches) document.getElementById("rs-input").focus();
     }
     await this.load();

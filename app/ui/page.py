@@ -19,6 +19,7 @@ from app.routes import assets_folder
 from app.service import Service
 from app.ui import markup
 from app.ui.notebook_markup import NOTEBOOK
+from app.ui.presets_markup import PRESETS
 from app.ui.settings_form import SettingsForm
 from app.ui.theme import theme
 from backends.errors import RingsideError
@@ -27,6 +28,7 @@ _HEAD = """
 <link rel="stylesheet" href="/app/assets/page.css">
 <link rel="stylesheet" href="/app/assets/reading.css">
 <link rel="stylesheet" href="/app/assets/side.css">
+<link rel="stylesheet" href="/app/assets/presets.css">
 <link rel="stylesheet" href="/app/assets/message_controls.css">
 <link rel="stylesheet" href="/app/assets/long_reading.css">
 <link rel="stylesheet" href="/app/assets/long-replies.css">
@@ -67,6 +69,7 @@ def build_page(service: Service) -> Any:
                 _html(markup.TOP, "rs-top")
                 with gr.Column(elem_id="rs-start"):
                     _html(markup.WELCOME, "rs-welcome")
+                    _html(PRESETS, "rs-presets")
                     form = SettingsForm()
                     problem = _html("", "rs-settings-problem")
                     _html(markup.OUTLOOK, "rs-outlook")

@@ -244,22 +244,27 @@ def test_chats_are_found_renamed_switched_and_deleted(start_ringside: StartRings
     rows = tab.page.locator("#rs-chat-list li")
     expect(rows).to_have_count(2)
     tab.page.fill("#rs-search", "river")
-    expect(rows).to_have_count(1)
-    rows.first.hover()
-    rows.first.locator("[data-do=rename]").click()
-    tab.page.fill(".chat-rename", "About rivers and lakes")
-    tab.page.press(".chat-rename", "Enter")
-    expect(rows.first).to_contain_text("About rivers and lakes")
-    rows.first.locator(".chat-open").click()
+    expect(tab.page.locator(".found-title")).to_have_count(1)
+    tab.page.click(".found-title")
     expect(tab.page.locator(".said")).to_have_text("About rivers")
     tab.page.fill("#rs-search", "")
-    expect(rows).to_have_count(2)
-    row = tab.page.locator("#rs-chat-list li", has_text="lakes")
-    row.hover()
-    row.locator("[data-do=delete]").click()
+    choose(tab, "About rivers", "Rename")
+    tab.page.fill(".chat-rename", "About rivers and lakes")
+    tab.page.press(".chat-rename", "Enter")
+    expect(rows.last).to_contain_text("About rivers and lakes")
+    choose(tab, "lakes", "Delete")
     tab.page.click(".confirm .danger")
     expect(rows).to_have_count(1)
     expect(rows.first).to_contain_text("About stones")
+
+
+def choose(tab: Tab, title: str, *labels: str) -> None:
+    """Choose from the menu of a chat in the list."""
+    row = tab.page.locator(".chat-row", has_text=title)
+    row.hover()
+    row.locator("[data-do=menu]").click()
+    for label in labels:
+        tab.page.get_by_role("menu").get_by_text(label, exact=True).click()
 
 
 def test_settings_are_plain_before_the_first_message_and_reach_the_reply(
