@@ -37,6 +37,7 @@ async function fetched(url, options) {
     throw new Problem("Ringside does not answer.", "Start it again; this page will find it by itself.");
   }
   if (answer.ok) return answer;
+  if (answer.status === 401) location.assign("/app/login");
   const said = await answer.json().catch(() => ({}));
   throw new Problem(said.message ?? `The request was not understood (${answer.status}).`, said.hint ?? "");
 }
