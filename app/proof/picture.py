@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from app.proof.chromium import opened
 from app.proof.report import Figure, plotly_script
-from backends.errors import BackendUnavailableError, RingsideError
+from backends.errors import RingsideError
 
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _STYLE = {"paper_bgcolor": "white", "plot_bgcolor": "white", "font": {"color": "#1f2937", "family": "sans-serif"}}
 _GRID = {"gridcolor": "#e5e7eb", "zerolinecolor": "#d1d5db", "linecolor": "#9ca3af"}
 
@@ -22,28 +22,27 @@ def draw_svg(figures: Sequence[Figure], path: Path, width: int = 860, height: in
     Raises:
         BackendUnavailableError: Playwright or Chromium is missing.
     """
-    try:
-        from playwright.sync_api import Error, sync_playwright
-    except ImportError:
-        raise BackendUnavailableError("Drawing needs Playwright.", "Run: pip install playwright") from None
-    browser_path = next((found for name in _BROWSERS if (found := shutil.which(name))), None)
-    if browser_path is None:
-        raise BackendUnavailableError("Drawing needs Chromium.", "On Debian: apt-get install chromium")
     paths = [path if index == 0 else path.with_stem(f"{path.stem}-{index + 1}") for index in range(len(figures))]
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
+    # Playwright's plain calls refuse a thread in which an event loop runs, and the caller's may be one.
+    with ThreadPoolExecutor(1) as pool:
+        pictures = pool.submit(_drawn, figures, width, height).result()
+    for target, svg in zip(paths, pictures, strict=True):
+        target.write_text(svg, encoding="utf-8")
+    return paths
+
+
+def _drawn(figures: Sequence[Figure], width: int, height: int) -> list[str]:
+    with opened() as browser:
+        from playwright.sync_api import Error  # there: it opened
+
+        try:
             page = browser.new_page()
             page.set_content("<!doctype html><title>figure</title>")
             page.add_script_tag(content=plotly_script())
-            for figure, target in zip(figures, paths, strict=True):
-                svg = page.evaluate(_DRAW, [figure.data, _layout(figure), width, height])
-                target.write_text(svg, encoding="utf-8")
-            browser.close()
-    except Error as error:
-        raise RingsideError(f"Chromium could not draw the figure: {str(error).splitlines()[0]}.") from error
-    return paths
+            return [page.evaluate(_DRAW, [figure.data, _layout(figure), width, height]) for figure in figures]
+        except Error as error:
+            raise RingsideError(f"Chromium could not draw the figure: {str(error).splitlines()[0]}.") from error
 
 
 _DRAW = """async ([data, layout, width, height]) => {
