@@ -1,8 +1,7 @@
 """What drawing a token costs under each setting, in the model's own vocabulary and on its own logits.
 
 Real logits, because some filters look at as much of a distribution as it takes. Every setting is timed in turn, so that
-a busy moment of the machine falls on all.
-`app.proof.bench` runs it in a process of its own.
+a busy moment of the machine falls on all. The benchmark (`app.proof.bench`) runs it in a process of its own.
 """
 
 from __future__ import annotations

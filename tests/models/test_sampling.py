@@ -201,6 +201,6 @@ def test_a_row_alone_where_candidates_are_taken_out_draws_what_it_draws_beside_a
 ) -> None:
     logits = torch.randn(5000, generator=torch.Generator().manual_seed(3)) * spread
     logits[::7] = -torch.inf
-    for uniform in torch.linspace(0, 0.9999, 23).tolist():
-        together = draw(torch.stack((logits, logits.flip(0))), sampling, uniform)[0]
-        assert draw(logits, sampling, uniform) == together == draw(logits.unsqueeze(0), sampling, uniform)[0]
+    for number in torch.linspace(0, 0.9999, 23).tolist():
+        together = draw(torch.stack((logits, logits.flip(0))), sampling, number)[0]
+        assert draw(logits, sampling, number) == together == draw(logits.unsqueeze(0), sampling, number)[0]
