@@ -6,6 +6,7 @@ import { askWhereToCut, placeOfSelection } from "./cut_dialog.js";
 import { openEditBox } from "./edit_box.js";
 import { openMenu } from "./menu.js";
 import { leavePlainText, togglePlainText } from "./plain_text.js";
+import { showPrompt } from "./prompt-view.js";
 import { showTree } from "./tree.js";
 import { Undo } from "./undo.js";
 import { announceChange, selectVariant, Switchers } from "./variants.js";
@@ -99,6 +100,7 @@ export class MessageControls {
       this.switchers.of(id).length > 1 && look("Compare variants", () => this.switchers.compare(id)),
       isReply && look(item.plain ? "Show formatted" : "Show as plain text", () => togglePlainText(item)),
       isReply && look("Figures", () => this.showFigures(id)),
+      isReply && look("Exact prompt", () => showPrompt(id)),
       null,
       change("Delete", () => this.#delete(id), { danger: true }),
     ].filter((entry) => entry !== false);

@@ -4,6 +4,7 @@
 import { get, patch, post, showProblem } from "./api.js";
 import { copyText } from "./copying.js";
 import { count, plural } from "./format.js";
+import { showPrompt } from "./prompt-view.js";
 import { Saving } from "./notebook-saving.js";
 import { countPoints, SheetText } from "./notebook-text.js";
 import { Typing } from "./notebook-typing.js";
@@ -164,6 +165,7 @@ export class Notebook {
     else if (name === "end") this.#begin(null);
     else if (name === "stop") post(`/chats/${this.chatId}/stop`).catch((problem) => showProblem(this.problem, problem));
     else if (name === "copy") copyText(Promise.resolve(this.text.slice(0, this.text.length)), this.buttons.get("copy"));
+    else if (name === "prompt") showPrompt(this.messageId).catch((problem) => showProblem(this.problem, problem));
     else this.#walk(name);
   }
 

@@ -18,6 +18,7 @@ NOTEBOOK = """
       <span class="notebook-words" id="rs-notebook-words" role="status"></span>
       <button type="button" class="mini" data-notebook="undo" title="Ctrl+Z">Undo</button>
       <button type="button" class="mini" data-notebook="redo" title="Ctrl+Shift+Z">Redo</button>
+      <button type="button" class="mini" data-notebook="prompt" title="What the model was given last">Prompt</button>
       <button type="button" class="mini" data-notebook="copy">Copy all</button>
     </div>
   </div>
