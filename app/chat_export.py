@@ -87,7 +87,8 @@ def facts(message: ArchivedMessage) -> str:
 def _markdown(chat: ArchivedChat) -> Iterator[str]:
     yield f"# {chat.title}\n" if chat.title else "# Chat\n"
     for message in chat.shown:
-        yield f"\n## {speaker(message)}\n\n{message.text}{_end_of_fence(message.text)}\n"
+        heading = "" if chat.kind == "notebook" else f"## {speaker(message)}\n\n"
+        yield f"\n{heading}{message.text}{_end_of_fence(message.text)}\n"
         if line := facts(message):
             yield f"\n*{line}*\n"
 
@@ -112,7 +113,8 @@ def _end_of_fence(text: str) -> str:
 def _plain(chat: ArchivedChat) -> Iterator[str]:
     yield f"{chat.title}\n{'=' * len(chat.title)}\n" if chat.title else ""
     for message in chat.shown:
-        yield f"\n{speaker(message)}:\n\n{message.text}\n"
+        heading = "" if chat.kind == "notebook" else f"{speaker(message)}:\n\n"
+        yield f"\n{heading}{message.text}\n"
 
 
 def _html(chat: ArchivedChat, assets: Path) -> Iterator[str]:
@@ -127,13 +129,15 @@ def _html(chat: ArchivedChat, assets: Path) -> Iterator[str]:
         f'<body id="rs-shell">\n<main class="messages">\n<h1>{title}</h1>\n'
     )
     for message in chat.shown:
-        yield from _html_message(message)
+        yield from _html_message(message, "" if chat.kind == "notebook" else speaker(message))
     written = time.strftime("%Y-%m-%d", time.gmtime(chat.created_at_s)) if chat.created_at_s else ""
     yield f'<p class="written">{written}</p>\n</main>\n</body>\n</html>\n'
 
 
-def _html_message(message: ArchivedMessage) -> Iterator[str]:
-    yield f'<article class="message {message.role}">\n<h2>{html.escape(speaker(message))}</h2>\n'
+def _html_message(message: ArchivedMessage, heading: str) -> Iterator[str]:
+    yield f'<article class="message {message.role}">\n'
+    if heading:
+        yield f"<h2>{html.escape(heading)}</h2>\n"
     if message.role == "user":
         yield f'<div class="said" dir="auto">{html.escape(message.text)}</div>\n'
     else:

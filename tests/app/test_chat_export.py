@@ -34,6 +34,13 @@ def test_markdown_has_every_text_as_it_is_under_whose_it_is() -> None:
     assert text.endswith("*3 tokens · 12.5 tokens/s · 1 min 15 s · seed 7*\n")
 
 
+def test_a_notebook_is_its_text_under_its_title() -> None:
+    notebook = ArchivedChat("Rivers", (ArchivedMessage("assistant", "They flow."),), kind="notebook")
+    assert file_of(notebook, "md") == "# Rivers\n\nThey flow.\n"
+    assert file_of(notebook, "txt") == "Rivers\n======\n\nThey flow.\n"
+    assert "<h2>" not in file_of(notebook, "html")
+
+
 @pytest.mark.parametrize(
     ("text", "closing"),
     [
