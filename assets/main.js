@@ -4,14 +4,17 @@ import { get, post, Problem } from "./api.js";
 import { Chats } from "./chats.js";
 import { Composer } from "./composer.js";
 import { Conversation } from "./conversation.js";
+import { DoneNotice } from "./done_notice.js";
 import { Engine } from "./engine.js";
-import { count, rate } from "./format.js";
+import { count, plural, rate } from "./format.js";
+import { GoTo } from "./go_to.js";
 import { MessageControls } from "./message_controls.js";
 import { Notebook } from "./notebook.js";
 import { Panel } from "./panel.js";
 import { Presets } from "./presets.js";
 import { ReadingPlace } from "./reading_place.js";
 import { Search } from "./search.js";
+import { watchCopying } from "./selection_copy.js";
 import { Setup } from "./setup.js";
 import { Stream } from "./stream.js";
 import { watchChrome } from "./chrome.js";
@@ -38,6 +41,9 @@ class Page {
       askAgain: (item) => this.controls.edit(item, true),
     });
     this.reading = new ReadingPlace(this.conversation);
+    this.goTo = new GoTo(this.conversation, this.reading);
+    this.notice = new DoneNotice();
+    watchCopying(this.conversation);
     this.controls = new MessageControls(this.conversation, {
       complain,
       begin: (path, body) => this.begin(path, body),
@@ -97,6 +103,8 @@ class Page {
       this.elsewhere.clear();
       this.changes = undefined;
       this.conversation.clear();
+      this.goTo.show(chatId, true);
+      this.notice.setWriting(false);
       this.panel.clear();
       this.chats.mark(chatId);
       this.chrome.close();
@@ -152,11 +160,13 @@ class Page {
     const view = answer.messages.length ? "chat" : "start";
     if (document.body.dataset.rsView !== view) this.chrome.show(view);
     this.conversation.show(chatId, answer.messages);
+    this.goTo.show(chatId, this.conversation.isEmpty);
     this.controls.show(chatId);
     this.composer.setWriting(answer.writing.length > 0);
     this.writing = answer.writing.find((id) => this.conversation.item(id)) ?? null;
     this.elsewhere = new Set(answer.writing.filter((id) => !this.conversation.item(id)));
     this.changes = answer.changes;
+    this.#showWriting();
     const last = this.conversation.lastReplyId;
     if (this.writing === null && last !== null && last !== this.panel.messageId) this.showFigures(last).catch(() => {});
     this.stream.open();
@@ -237,10 +247,13 @@ class Page {
     else if (this.writing === event.message) this.writing = null;
     this.#showWriting();
     this.tabTitle(event.state);
+    if (finished) this.notice.tell(event.message, this.chatTitle, `Done: ${plural(event.state.num_tokens, "token")}.`);
   }
 
   #showWriting() {
-    this.composer.setWriting(this.writing !== null || this.elsewhere.size > 0);
+    const writing = this.writing !== null || this.elsewhere.size > 0;
+    this.composer.setWriting(writing);
+    this.notice.setWriting(writing);
   }
 
   async send(text) {
@@ -296,8 +309,10 @@ class Page {
     if (this.writing === null) return;
     const status = await get("/status").catch(() => null);
     if (!status) return;
-    if (status.state !== "generating") document.title = `✓ ${this.chatTitle} – Ringside`;
-    else document.title = `▶ ${count(status.memory?.position_tokens ?? 0)} tokens – Ringside`;
+    if (status.state !== "generating") {
+      document.title = `✓ ${this.chatTitle} – Ringside`;
+      this.notice.tell(this.writing, this.chatTitle, "The reply is done.");
+    } else document.title = `▶ ${count(status.memory?.position_tokens ?? 0)} tokens – Ringside`;
   }
 
   connected(there) {

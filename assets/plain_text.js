@@ -35,7 +35,7 @@ function* pieces(text) {
       end = next === -1 ? text.length : next + 1;
     }
     const piece = document.createElement("div");
-    piece.textContent = text.slice(start, end).replace(/\n$/, "");
+    piece.textContent = text.slice(start, end);
     start = end;
     yield piece;
   }

@@ -5,7 +5,7 @@ import { get } from "./api.js";
 import { markWords, numOccurrences, unmark } from "./hit_marks.js";
 
 const SETTLE_FRAMES = 12;
-const ABOVE_PX = 72; // of the place gone to, so that what leads to it is seen too
+const ABOVE_PX = 40; // of the place gone to: enough for the line before it, and clear of the box of `GoTo` on a phone
 
 export class ReadingPlace {
   constructor(conversation) {

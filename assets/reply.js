@@ -4,6 +4,7 @@
 
 import { get, getText } from "./api.js";
 import { Section } from "./section.js";
+import { textIn } from "./selected_text.js";
 
 const LINE_PX = 28;
 const CHARS_A_LINE = 68;
@@ -107,6 +108,24 @@ export class Reply {
     return element;
   }
 
+  // Returns [first, last] of the parts of the reply that a range touches, as {block, element}; `element` is null where
+  // the block is not loaded and so is meant whole. Null if it touches none.
+  async touched(range) {
+    const parts = this.sections.filter(({ element }) => range.intersectsNode(element)).flatMap((section) => {
+      if (!section.loaded) return [{ block: section.first }, { block: section.end - 1 }];
+      return [...section.element.children].map((element) => ({ section, element }));
+    });
+    parts.push({ block: this.count, element: this.live });
+    const meant = parts.filter(({ element }) => !element || textIn(range, element).trim());
+    if (!meant.length) return null;
+    return Promise.all([meant[0], meant.at(-1)].map((part) => this.#numbered(part)));
+  }
+
+  // Returns the text that blocks show, exactly as the server keeps it.
+  source(first, count) {
+    return getText(`/messages/${this.id}/source?first=${first}&count=${count}`);
+  }
+
   // Opens the reasoning, wherever its bar is.
   unfold() {
     if (!this.body.classList.contains("unfolded")) this.toggleFold();
@@ -128,6 +147,15 @@ export class Reply {
 
   text() {
     return getText(`/messages/${this.id}/text`);
+  }
+
+  // Which block an element belongs to: some blocks show nothing, some are two elements.
+  async #numbered({ block, section, element = null }) {
+    if (!section) return { block, element };
+    const page = await get(`/messages/${this.id}/blocks?first=${section.first}&count=${section.count}`);
+    let left = [...section.element.children].indexOf(element);
+    const number = page.blocks.findIndex((html) => (left -= elementCount(html)) < 0);
+    return { block: section.first + number, element };
   }
 
   #roomFor(numChars) {

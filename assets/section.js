@@ -53,7 +53,7 @@ export class Section {
     this.element.style.height = "";
   }
 
-  // Empties it, unless the reader has something selected or focused there.
+  // Empties it, unless the reader's selection begins or ends there, or the focus is there.
   release(height) {
     if (!this.loaded || this.#isHeld()) return;
     this.loaded = false;
@@ -66,8 +66,8 @@ export class Section {
   }
 
   #isHeld() {
-    const selection = document.getSelection();
-    const selects = !selection.isCollapsed && selection.containsNode(this.element, true);
-    return selects || this.element.contains(document.activeElement);
+    const { anchorNode, focusNode, isCollapsed } = document.getSelection();
+    const held = [document.activeElement, ...(isCollapsed ? [] : [anchorNode, focusNode])];
+    return held.some((node) => node && this.element.contains(node));
   }
 }

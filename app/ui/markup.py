@@ -108,6 +108,7 @@ COMPOSER = """
   <p class="composer-note"><span class="chat-steps"><button type="button" class="text-button" id="rs-branches"
       aria-haspopup="dialog" hidden>Branches</button><button type="button" class="text-button" id="rs-undo"
       title="Take back the last edit, variant, branch or deletion (Ctrl+Z)" hidden>Undo</button></span>
+    <button type="button" class="text-button" id="rs-tell" aria-pressed="false" hidden>Tell me when done</button>
     <span id="rs-mode"></span>
     <span class="keys">Enter sends, Shift+Enter breaks the line</span></p>
 </form>

@@ -20,6 +20,7 @@ from app.service import Service
 from app.ui import markup
 from app.ui.notebook_markup import NOTEBOOK
 from app.ui.presets_markup import PRESETS
+from app.ui.reading_markup import GO_TO
 from app.ui.settings_form import SettingsForm
 from app.ui.theme import theme
 from backends.errors import RingsideError
@@ -31,6 +32,7 @@ _HEAD = """
 <link rel="stylesheet" href="/app/assets/presets.css">
 <link rel="stylesheet" href="/app/assets/message_controls.css">
 <link rel="stylesheet" href="/app/assets/long_reading.css">
+<link rel="stylesheet" href="/app/assets/go_to.css">
 <link rel="stylesheet" href="/app/assets/long-replies.css">
 <link rel="stylesheet" href="/app/assets/notebook.css">
 <link rel="stylesheet" href="/app/assets/estimate.css">
@@ -73,7 +75,7 @@ def build_page(service: Service) -> Any:
                     form = SettingsForm()
                     problem = _html("", "rs-settings-problem")
                     _html(markup.OUTLOOK, "rs-outlook")
-                _html(markup.TRANSCRIPT, "rs-transcript")
+                _html(markup.TRANSCRIPT + GO_TO, "rs-transcript")
                 _html(NOTEBOOK, "rs-notebook-card")
                 _html(markup.COMPOSER, "rs-composer")
             _html(markup.PANEL, "rs-panel")
