@@ -47,6 +47,10 @@ export class Conversation {
     return [...this.items.values()].pop() === item;
   }
 
+  get isEmpty() {
+    return this.items.size === 0;
+  }
+
   get isWriting() {
     return [...this.items.values()].some((item) => this.#isWriting(item.message));
   }
@@ -259,6 +263,7 @@ export class Conversation {
     if (message.summary?.tokens_per_s_average) parts.push(`${rate(message.summary.tokens_per_s_average)} tokens/s`);
     if (message.summary?.elapsed_s) parts.push(duration(message.summary.elapsed_s));
     if (message.status === "cut") parts.push("cut when Ringside ended");
+    else if (message.status === "cancelled" && !message.finish_reason) parts.push("cut by you");
     else parts.push(ENDINGS[message.finish_reason] ?? "");
     return parts.filter(Boolean).join(" · ");
   }

@@ -70,7 +70,7 @@ function makeForm(canAsk, asks) {
     '<div class="edit-buttons"><span class="edit-note" role="status"></span></div>';
   form.querySelector("textarea").setAttribute("aria-label", asks ? "Ask again with other words" : "Edit the message");
   form.querySelector(".edit-note").textContent = asks ? "Enter sends" : "Ctrl+Enter saves";
-  const submits = { ask: "Send again", save: canAsk ? "Save, send nothing" : "Save" };
+  const submits = { ask: "Send again", save: "Save" };
   const order = asks ? ["ask", "save"] : canAsk ? ["save", "ask"] : ["save"];
   for (const [place, value] of order.entries()) {
     const button = document.createElement("button");

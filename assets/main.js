@@ -5,6 +5,7 @@ import { Chats } from "./chats.js";
 import { Composer } from "./composer.js";
 import { Conversation } from "./conversation.js";
 import { DoneNotice } from "./done_notice.js";
+import { Drafts } from "./drafts.js";
 import { Engine } from "./engine.js";
 import { count, plural, rate } from "./format.js";
 import { GoTo } from "./go_to.js";
@@ -37,9 +38,10 @@ class Page {
     );
     this.conversation = new Conversation({
       continueReply: () => this.start("continue"),
-      regenerate: () => this.start("regenerate"),
+      regenerate: () => this.start("regenerate", { variants: this.drafts.number }),
       askAgain: (item) => this.controls.edit(item, true),
     });
+    this.drafts = new Drafts(this.conversation, complain);
     this.reading = new ReadingPlace(this.conversation);
     this.goTo = new GoTo(this.conversation, this.reading);
     this.notice = new DoneNotice();
@@ -103,6 +105,7 @@ class Page {
       this.elsewhere.clear();
       this.changes = undefined;
       this.conversation.clear();
+      this.drafts.show([], []);
       this.goTo.show(chatId, true);
       this.notice.setWriting(false);
       this.panel.clear();
@@ -157,10 +160,11 @@ class Page {
       return;
     }
     this.title(answer.chat.title || "New chat");
-    const view = answer.messages.length ? "chat" : "start";
-    if (document.body.dataset.rsView !== view) this.chrome.show(view);
     this.conversation.show(chatId, answer.messages);
+    this.drafts.show(answer.drafts, answer.writing);
     this.goTo.show(chatId, this.conversation.isEmpty);
+    const view = this.conversation.isEmpty ? "start" : "chat";
+    if (document.body.dataset.rsView !== view) this.chrome.show(view);
     this.controls.show(chatId);
     this.composer.setWriting(answer.writing.length > 0);
     this.writing = answer.writing.find((id) => this.conversation.item(id)) ?? null;
@@ -226,6 +230,7 @@ class Page {
 
   follow(event) {
     if (event.chat !== this.chatId) return;
+    this.drafts.follow(event);
     if (this.elsewhere.has(event.message)) {
       if (event.state.status === "finished") this.elsewhere.delete(event.message);
       this.#showWriting();
@@ -261,7 +266,7 @@ class Page {
     const before = this.chatId;
     const chatId = before ?? (await post("/chats")).id;
     this.conversation.stick = true;
-    await post(`/chats/${chatId}/send`, { text });
+    await post(`/chats/${chatId}/send`, { text, variants: this.drafts.number });
     if (before === null && this.chatId === null) await this.open(chatId);
     else await this.load();
     this.chats.refresh();
@@ -276,8 +281,8 @@ class Page {
     await this.load();
   }
 
-  async start(what) {
-    await this.begin(`/chats/${this.chatId}/${what}`).catch((problem) => this.composer.complain(problem));
+  async start(what, body) {
+    await this.begin(`/chats/${this.chatId}/${what}`, body).catch((problem) => this.composer.complain(problem));
   }
 
   async demo() {
