@@ -224,18 +224,18 @@ class SettingsForm:
             self._add("top_k", _number("Top-k", "Draw from the k likeliest tokens. Empty for all."))
             self._add("top_p", _slider("Top-p", "Draw from this share of the likelihood. 1 for all.", 0, 1))
             self._add("min_p", _slider("Min-p", "Leave out tokens below this fraction of the likeliest.", 0, 1))
+            self._add("seed", _number("Seed", "The same seed writes the same text. Empty for a new one."))
         with gr.Row():
             self._add(
                 "repetition_penalty", _slider("Repetition penalty", "Above 1 avoids recent words. 1 is off.", 0.5, 2)
             )
             self._add("repetition_window", _number("Penalty window, tokens", "How far back it looks. Empty for all."))
-            self._add("seed", _number("Seed", "The same seed writes the same text. Empty for a new one."))
         with gr.Row():
-            self._add("options", _lines("Backend options", "name=value, one a line. For the echo backend: rate=50."))
             self._add("num_threads", _number("CPU threads", "Empty takes the physical cores."))
             self._add(
                 "growing_context_tokens", _number("Growing cache, tokens", "Set aside by llama.cpp where it grows.")
             )
+        self._add("options", _lines("Backend options", "name=value, one a line. For the echo backend: rate=50."))
 
 
 def _number(label: str, info: str) -> Any:
