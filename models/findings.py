@@ -18,6 +18,8 @@ Fault = Literal[
     "wrong positions",
     "chunks differ from steps",
     "rows share a pointer",
+    "reuse differs from a fresh start",
+    "differs from no cache",
 ]
 """Ways in which a cache is known to break, each told from the others by what it does."""
 

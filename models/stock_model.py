@@ -129,6 +129,12 @@ class StockModel:
         return torch.device(self._model.device)
 
     @property
+    def dtype(self) -> torch.dtype:
+        """Of weights and activations."""
+        found: torch.dtype = self._model.dtype
+        return found
+
+    @property
     def num_bytes(self) -> int:
         """Of the weights as held, shared ones once."""
         return sum(parameter.nbytes for parameter in self._model.parameters())
@@ -183,6 +189,12 @@ class StockModel:
         return False
 
     @torch.inference_mode()
+    def uncached(self, tokens_BT: Tensor) -> Tensor:
+        """Return the logits of all tokens, computed without any cache."""
+        found_BTV: Tensor = self._model(tokens_BT, use_cache=False).logits
+        return found_BTV
+
+    @torch.inference_mode()
     def check(self, name: str) -> int:
         """Compare a few tokens fed in pieces with the same without a cache; return the bytes of a token in the cache.
 
@@ -192,10 +204,10 @@ class StockModel:
         ids_1T = torch.arange(3, 3 + sum(_CHECKED_PIECES), device=self.device).unsqueeze(0) % self.vocab_size
         cache = self.new_cache()
         with _reported(name, "does not run"):
-            expected = self._model(ids_1T, use_cache=False).logits.float()
+            expected = self.uncached(ids_1T).float()
             pieces = torch.split(ids_1T, _CHECKED_PIECES, dim=1)
             actual = torch.cat([self(piece, cache, logits="all") for piece in pieces], dim=1).float()
-        tolerance = _TOLERANCES.get(self._model.dtype, _TOLERANCE_IN_16_BITS)
+        tolerance = _TOLERANCES.get(self.dtype, _TOLERANCE_IN_16_BITS)
         if not (actual - expected).abs().max() <= tolerance * expected.std():
             raise UnsupportedModelError(
                 f"{name} computes something else when its text is fed in pieces: it attends in both directions, or "

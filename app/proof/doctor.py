@@ -11,19 +11,21 @@ from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from app.proof import judging, machine
+from app.proof import judging, machine, scoring
 from app.proof.compare import DEFAULT_PROMPT, Experiment
 from app.proof.inspection import seconds_by_part
 from app.proof.isolated import stream
 from app.proof.measurement import Measurement, measure
 from app.proof.scoring import Losses, score
 from app.proof.verdicts import ORDERS, QUESTIONS, Check, Symptom, Verdict
+from backends.registry import BACKENDS
 from backends.requests import CachePolicy, LoadRequest
 from models.config import ModelConfig
 from models.findings import Finding
 from models.sizing import resolved_sinks
 
 _EXPLAINING_SINKS = 4
+_PROBED_CHARS = 40_000
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,11 @@ class Visit:
     reference: str | None = None
     reference_tokens: int = 0
     log_path: Path | None = None
+
+    @property
+    def is_looked_into(self) -> bool:
+        """Whether our own decoder runs the model, so that its cache can be looked into."""
+        return self.load.backend == "ring" and self.config is not None
 
     @property
     def settled(self) -> int:
@@ -85,14 +92,16 @@ def walk(visit: Visit) -> Generator[Step | Verdict, None, None]:
         yield Step(check, QUESTIONS[check])
         match check:
             case "slides":
-                yield judging.judge_sliding(visit.config, visit.load)
+                if visit.config is None:
+                    yield from _run(visit, evidence, check)
+                yield judging.judge_sliding(visit.config, visit.load, evidence.run)
             case "bounded":
                 yield from _probe(visit, evidence, check)
                 yield from _run(visit, evidence, check)
                 yield judging.judge_bounds(visit.load, evidence.findings, evidence.run, _settled(visit, evidence))
             case "exact":
                 yield from _probe(visit, evidence, check)
-                yield judging.judge_exactness(visit.load, evidence.findings)
+                yield judging.judge_exactness(evidence.findings, visit.is_looked_into)
             case "flat":
                 yield from _run(visit, evidence, check)
                 yield from _profile(visit, evidence, check)
@@ -106,13 +115,19 @@ def walk(visit: Visit) -> Generator[Step | Verdict, None, None]:
 
 
 def _probe(visit: Visit, evidence: Evidence, check: Check) -> Generator[Step, None, None]:
-    """Probe the ring backend's cache; another backend's cannot be looked into."""
-    if evidence.findings or visit.load.backend != "ring":
+    """Probe our decoder's cache from inside, on a skeleton of the model; any other one from outside, on the model."""
+    if evidence.findings:
         return
     load = visit.load
-    for finding in stream(
-        "models.doctor_checks", "examine", visit.config, load.policy, load.window, resolved_sinks(load)
-    ):
+    if visit.is_looked_into:
+        findings = stream(
+            "models.doctor_checks", "examine", visit.config, load.policy, load.window, resolved_sinks(load)
+        )
+    else:
+        text = (visit.reference or scoring.reference_text() or DEFAULT_PROMPT)[:_PROBED_CHARS]
+        findings = stream(f"{BACKENDS[load.backend].module}.examination", "examine", load, text)
+    yield Step(check, "Probing the cache")
+    for finding in findings:
         evidence.findings.append(finding)
         yield Step(check, f"Probing the cache: {finding.probe}")
 

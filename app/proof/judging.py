@@ -10,6 +10,7 @@ from app.proof.measurement import Measurement
 from app.proof.quantities import bytes_text, seconds_text
 from app.proof.slopes import Mean, Slope, mean_of
 from app.proof.verdicts import REMEDIES, Verdict
+from backends.contract import LoadedModel
 from backends.requests import CachePolicy, LoadRequest
 from models.backend_support import slides_in_llamacpp
 from models.config import ModelConfig
@@ -22,8 +23,10 @@ _REPEATED_TOKENS = 8
 _LEAST_RUN_S = 2.0
 
 
-def judge_sliding(config: ModelConfig, load: LoadRequest) -> Verdict:
-    """Read the layers' windows, and whether the backend honours them."""
+def judge_sliding(config: ModelConfig | None, load: LoadRequest, run: Measurement | None = None) -> Verdict:
+    """Read the layers' windows, and whether the backend honours them; of an unknown config, what a run told."""
+    if config is None:
+        return _judge_unknown(load, None if run is None else run.model)
     windows = [layer.trained_window for layer in config.layers]
     listed = ", ".join("full" if window is None else f"{window:,}" for window in windows)
     evidence = (
@@ -59,6 +62,24 @@ def judge_sliding(config: ModelConfig, load: LoadRequest) -> Verdict:
     return Verdict("slides", "good", "The model slides, and the backend honours it.", evidence)
 
 
+def _judge_unknown(load: LoadRequest, model: LoadedModel | None) -> Verdict:
+    """Judge by what the backend says of an architecture whose config is not known here."""
+    if model is None:
+        words = "The architecture is known to the backend alone, and nothing was run to ask it."
+        return Verdict("slides", "unsure", words, (), "Run the doctor with more tokens.")
+    num_layers = model.num_sliding_layers + model.num_full_layers
+    trained = f", window {model.trained_window:,}" if model.trained_window else ""
+    slide = f"{model.architecture}: {model.num_sliding_layers} of {num_layers} layers slide{trained}."
+    evidence = (slide, *model.notices)
+    if not model.num_sliding_layers:
+        words = "No layer was trained with a window, and this way of running it bounds none."
+        return Verdict("slides", "bad", words, evidence, "Choose a sliding-window model.")
+    if model.num_full_layers and load.policy is CachePolicy.RING:
+        words = f"The sliding layers are rings; the {model.num_full_layers} full ones keep everything here."
+        return Verdict("slides", "unsure", words, evidence, "For flat memory choose a model whose layers all slide.")
+    return Verdict("slides", "good", "The model slides, and the backend honours it.", evidence)
+
+
 def judge_bounds(load: LoadRequest, findings: Sequence[Finding], run: Measurement | None, settled: int) -> Verdict:
     """Look at the probes of the cache and at the memory of a real run."""
     probes = [finding for finding in findings if finding.topic == "bounded"]
@@ -77,6 +98,15 @@ def judge_bounds(load: LoadRequest, findings: Sequence[Finding], run: Measuremen
             tuple(evidence),
             " ".join(REMEDIES[f] for f in faults),
         )
+    in_force = run.model.policy if run is not None and run.model is not None else load.policy
+    if load.policy is CachePolicy.RING and in_force is not load.policy:
+        return Verdict(
+            "bounded",
+            "bad",
+            f"Not all of it: '{load.policy.value}' was asked for, and this way of running it keeps '{in_force.value}'.",
+            tuple(evidence),
+            "For flat memory choose a model whose layers all slide, or one that Ringside's own decoder runs.",
+        )
     if load.policy is not CachePolicy.RING:
         return Verdict(
             "bounded",
@@ -94,8 +124,8 @@ def judge_bounds(load: LoadRequest, findings: Sequence[Finding], run: Measuremen
     return Verdict("bounded", "good", "Keys and values stay at the size of the window.", tuple(evidence))
 
 
-def judge_exactness(load: LoadRequest, findings: Sequence[Finding]) -> Verdict:
-    """Look at the probes of mask and positions."""
+def judge_exactness(findings: Sequence[Finding], is_looked_into: bool = True) -> Verdict:
+    """Look at the probes of mask and positions, made inside the cache or, on the model itself, from outside."""
     probes = [finding for finding in findings if finding.topic == "exact"]
     evidence = tuple(finding.evidence for finding in probes)
     faults = [finding.fault for finding in probes if finding.fault]
@@ -104,11 +134,10 @@ def judge_exactness(load: LoadRequest, findings: Sequence[Finding]) -> Verdict:
             "exact", "bad", f"No: {_joined(faults)}.", evidence, " ".join(REMEDIES[fault] for fault in faults)
         )
     if not probes:
-        return Verdict(
-            "exact",
-            "unsure",
-            f"The {load.backend} backend cannot be looked into; its losses by depth (last check) speak for it.",
-        )
+        return Verdict("exact", "unsure", "Nothing was probed.")
+    if not is_looked_into:
+        words = "Every way to the same tokens leads to the same prediction, at any length that was tried."
+        return Verdict("exact", "good", words, ("Probed on the model itself, from outside.", *evidence))
     evidence = ("Probed on the model's own heads, windows and rotary settings, scaled down in proportion.", *evidence)
     return Verdict("exact", "good", "Each token sees exactly its window, at the right distances.", evidence)
 

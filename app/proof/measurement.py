@@ -13,7 +13,7 @@ from typing import Protocol
 
 from typing_extensions import assert_never
 
-from app.worker_messages import Cancel, Command, Ended, Generate, LoadFailed, Noted, Ready, Report, Update
+from app.worker_messages import Cancel, Command, Ended, Generate, LoadFailed, Noted, PromptFed, Ready, Report, Update
 from app.worker_process import WorkerProcess
 from backends.contract import LoadedModel
 from backends.errors import RingsideError
@@ -141,7 +141,7 @@ def _received(worker: Worker, measurement: Measurement) -> Report | None:
         measurement.error = str(error)
         return None
     match report:
-        case None | Noted():
+        case None | Noted() | PromptFed():
             pass
         case LoadProgress():
             measurement.load_progress = report

@@ -23,6 +23,7 @@ from app.settings import worker_log_path
 from backends.errors import BadRequestError
 from backends.events import LoadProgress
 from backends.requests import CachePolicy, LoadRequest
+from models.backend_support import config_for
 from models.catalog import resolve
 from models.chat_template import find_templates
 from models.demo import DEFAULT_DEMO
@@ -89,7 +90,7 @@ def doctor(
     as_json: bool,
 ) -> None:
     """Walk the checks, printing each verdict when it is there."""
-    config = ModelFiles.open(load.model).config()
+    config = config_for(ModelFiles.open(load.model), load.backend)
     visit = Visit(load, config, symptom, num_tokens, text, text_tokens, worker_log_path())
     verdicts: list[Verdict] = []
     try:

@@ -51,6 +51,10 @@ REMEDIES: dict[Fault, str] = {
     "wrong positions": "Keys or queries are turned by a position that is not theirs.",
     "chunks differ from steps": "A chunk must attend to the old window before it overwrites it.",
     "rows share a pointer": "The rows of a batch are written to one slot. Each row needs its own position.",
+    "reuse differs from a fresh start": (
+        "A cache was taken up behind a place it can no longer go back to: keys before it are gone. Read the text anew."
+    ),
+    "differs from no cache": "Mask or positions of the cached steps are not those the model itself uses.",
 }
 
 

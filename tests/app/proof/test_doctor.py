@@ -46,12 +46,30 @@ def test_a_symptom_starts_the_walk_where_it_shows(tiny_gguf: Path) -> None:
     assert "GB/s" in told
 
 
-def test_llamacpp_is_measured_from_outside(tiny_gguf: Path) -> None:
+def test_llamacpp_is_probed_from_outside(tiny_gguf: Path) -> None:
     pytest.importorskip("llama_cpp")
     verdicts = doctor(tiny_gguf, "--backend", "llamacpp", "-n", "60", "--reference-tokens", "400")
     by_check = {str(verdict["check"]): verdict for verdict in verdicts}
-    assert by_check["exact"]["status"] == "unsure"
+    assert by_check["bounded"]["status"] == by_check["exact"]["status"] == "good"
+    told = " ".join(by_check["exact"]["evidence"])  # type: ignore[arg-type]
+    assert "chunks and single steps" in told
+    assert "left at moved positions" in told
+    assert "Of shared beginnings 236 of 236" in told
     assert "Against a cache that keeps everything" in " ".join(by_check["sound"]["evidence"])  # type: ignore[arg-type]
+
+
+def test_a_model_that_runs_through_transformers_is_probed_from_outside(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    from tests.models.stock_folders import save_stock_folder, stock_model
+
+    folder = save_stock_folder(stock_model("phimoe"), tmp_path / "phimoe")
+    verdicts = doctor(folder, "-w", "8", "-n", "0", "--reference-tokens", "0")
+    by_check = {str(verdict["check"]): verdict for verdict in verdicts}
+    assert by_check["slides"]["status"] == "unsure"  # nothing was run that could tell
+    assert by_check["bounded"]["status"] == by_check["exact"]["status"] == "good"
+    told = " ".join(by_check["exact"]["evidence"])  # type: ignore[arg-type]
+    assert "beyond the 29 that all layers reach together" in told
+    assert "of the model run without a cache" in told
 
 
 def test_a_model_that_is_not_there_is_one_sentence_and_exit_code_1() -> None:

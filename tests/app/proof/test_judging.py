@@ -74,7 +74,7 @@ def test_a_run_too_short_to_sample_memory_proves_nothing() -> None:
 @pytest.mark.parametrize("fault", list(REMEDIES))
 def test_every_fault_is_named_and_has_a_remedy(fault: Fault) -> None:
     bounded = judging.judge_bounds(LOAD, [Finding("bounded", "probe", "Seen.", fault)], None, SETTLED)
-    exact = judging.judge_exactness(LOAD, [Finding("exact", "probe", "Seen.", fault)])
+    exact = judging.judge_exactness([Finding("exact", "probe", "Seen.", fault)])
     for verdict in (bounded, exact):
         assert verdict.status == "bad"
         assert fault in verdict.verdict
@@ -82,8 +82,8 @@ def test_every_fault_is_named_and_has_a_remedy(fault: Fault) -> None:
         assert "Seen." in verdict_text(verdict)
 
 
-def test_a_backend_that_cannot_be_looked_into_is_said_to_be_so() -> None:
-    assert judging.judge_exactness(replace(LOAD, backend="llamacpp"), []).status == "unsure"
+def test_where_nothing_was_probed_nothing_is_said_of_positions() -> None:
+    assert judging.judge_exactness([]).status == "unsure"
 
 
 def test_constant_time_per_token_is_flat_and_growing_time_is_not() -> None:
