@@ -50,6 +50,9 @@ from models.catalog import resolve
 SEND_INTERVAL_S = 0.05
 SIGN_OF_LIFE_S = 0.5
 _MEMORY_INTERVAL_S = 0.1
+_MOST_UNSETTLED = 64
+"""Chunks that wait at most: a text that goes on looking like the beginning of a stop string is sent all the same."""
+
 _MAX_LOG_BYTES = 2_000_000
 _KEPT_LOGS = 3
 
@@ -147,6 +150,8 @@ class _Worker:
             _failure(states.save)
 
     def _end(self, number: int, outbox: _Outbox, finished: Finished, error: RingsideError | None = None) -> None:
+        if finished.reason != "error":
+            outbox.settle()
         num_tokens = outbox.close()
         if error is not None:
             finished = Finished("error", num_generated_tokens=num_tokens, message=str(error))
@@ -184,6 +189,7 @@ class _Outbox:
         self._sending = threading.RLock()  # held from taking news to having sent them: they must not overtake others
         self._texts: list[str] = []
         self._token_ids: list[int] = []
+        self._unsettled: list[TextChunk] = []
         self._num_tokens = 0
         self._first_token_s: float | None = None
         self._last_token_s = 0.0
@@ -202,8 +208,8 @@ class _Outbox:
 
     def take(self, event: PrefillProgress | TextChunk | NoteGiven) -> None:
         match event:
-            case TextChunk(text=text, token_ids=token_ids):
-                self.add(text, token_ids)
+            case TextChunk():
+                self.add(event)
             case PrefillProgress():
                 self.note_prefill(event)
             case NoteGiven(text=text):
@@ -211,17 +217,28 @@ class _Outbox:
             case _:
                 assert_never(event)
 
-    def add(self, text: str, token_ids: tuple[int, ...]) -> None:
+    def add(self, chunk: TextChunk) -> None:
+        """Take a chunk; it waits for one that is settled, so that in a crash no ids are kept without their text."""
+        self._unsettled.append(chunk)
+        if chunk.is_settled or len(self._unsettled) >= _MOST_UNSETTLED:
+            self.settle()
+
+    def settle(self) -> None:
+        """Let what waits be sent."""
+        if not self._unsettled:
+            return
         now_s = self.time_s()
         figures = self._sample_memory(now_s)
         with self._lock:
-            self._texts.append(text)
-            self._token_ids.extend(token_ids)
-            self._num_tokens += len(token_ids)
+            self._texts += [chunk.text for chunk in self._unsettled]
+            for chunk in self._unsettled:
+                self._token_ids += chunk.token_ids
+                self._num_tokens += len(chunk.token_ids)
             self._last_token_s = now_s
-            if token_ids and self._first_token_s is None:
+            if self._token_ids and self._first_token_s is None:
                 self._first_token_s = now_s
             self._figures = figures
+        self._unsettled.clear()
         self._has_news.set()
 
     def note_prefill(self, progress: PrefillProgress) -> None:
@@ -234,6 +251,7 @@ class _Outbox:
 
     def note(self, text: str) -> None:
         """Report a steering note, behind everything that came before it."""
+        self.settle()
         with self._sending:
             self._send_news()
             self._send(Noted(self._number, text))

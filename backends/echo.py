@@ -164,7 +164,7 @@ class EchoBackend:
                 break
             self._cache.append(piece)
             num_generated = index
-            yield TextChunk(matcher.push(piece), (echo_text.piece_id(piece),))
+            yield TextChunk(matcher.push(piece), (echo_text.piece_id(piece),), not matcher.holds_text)
             if matcher.matched:
                 break
         if held := matcher.flush():

@@ -35,10 +35,15 @@ class TextChunk:
 
     `text` may be empty: a token can be half a character or part of a possible stop string.
     The concatenation over a reply is the reply, byte for byte.
+
+    Attributes:
+        is_settled: False while text of the ids so far is held back as a possible stop string. Whoever keeps a reply that
+            a crash may cut keeps it up to a settled chunk: its ids and its text then say the same.
     """
 
     text: str
     token_ids: tuple[int, ...]
+    is_settled: bool = True
 
 
 FinishReason = Literal["stop", "length", "cancelled", "error", "time", "loop"]

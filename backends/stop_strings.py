@@ -29,6 +29,11 @@ class StopMatcher:
         """Whether a stop string was found; the text has then ended and `push` returns nothing more."""
         return self._matched
 
+    @property
+    def holds_text(self) -> bool:
+        """Whether text is held back."""
+        return bool(self._held)
+
     def push(self, text: str) -> str:
         """Take the next piece; return what is now known to lie before any stop string."""
         if self._matched:

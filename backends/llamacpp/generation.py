@@ -105,7 +105,7 @@ class LlamaCppBackend:
                 if self._model.is_end(token):
                     reason = "stop"
                     break
-                yield TextChunk(reply.push(token), (token,))
+                yield TextChunk(reply.push(token), (token,), reply.is_settled)
                 reason = self._end_reason(reply, cancelled)
                 if reason is None:  # the last token of a reply is fed by the reply that follows
                     self._sequence.feed((token,), want_logits=True)

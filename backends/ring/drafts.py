@@ -104,7 +104,7 @@ class Drafts:
         elif reason is None and token in self._end_ids:
             reason = "stop"
         elif reason is None:
-            yield row, TextChunk(reply.push(token), (token,))
+            yield row, TextChunk(reply.push(token), (token,), reply.is_settled)
             reason = reply.end_reason or ("cancelled" if cancelled(row) else None)
         if reason is not None:
             yield from self._end(row, reason, message)

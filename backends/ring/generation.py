@@ -180,7 +180,7 @@ class RingBackend:
             if token in self._end_ids:
                 reason = "stop"
                 break
-            yield TextChunk(reply.push(token), (token,))
+            yield TextChunk(reply.push(token), (token,), reply.is_settled)
             reason = reply.end_reason or ("cancelled" if cancelled() else None)
             if reason is None and self._model.must_start_over(text.cache, 1):
                 yield from self._read_again(text, cancelled)

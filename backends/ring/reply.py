@@ -65,6 +65,11 @@ class Reply:
             self._constraint.push(token)
         return self._stops.push(self._decoder.push(token))
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether all text of the tokens so far is out; see `TextChunk`."""
+        return not self._stops.holds_text
+
     def flush(self) -> str:
         """Return the text held back as a possible stop string: the reply has ended."""
         return self._stops.flush()

@@ -37,10 +37,14 @@ def load_request(window: int = 16, **options: str) -> LoadRequest:
 
 
 def start(
-    engine: Engine, load: LoadRequest | None = None, max_new_tokens: int | None = 20, prompt: str = "Go on"
+    engine: Engine,
+    load: LoadRequest | None = None,
+    max_new_tokens: int | None = 20,
+    prompt: str = "Go on",
+    stop: tuple[str, ...] = (),
 ) -> Run:
     run = Run(1, 1)
-    request = GenerationRequest((Message("user", prompt),), Sampling(seed=3), max_new_tokens=max_new_tokens)
+    request = GenerationRequest((Message("user", prompt),), Sampling(seed=3), stop, max_new_tokens)
     engine.submit(Job(run, load or load_request(), lambda: request, NothingKept()))
     return run
 
@@ -124,6 +128,20 @@ def test_a_dead_worker_is_one_sentence_the_text_stays_and_the_next_message_works
     assert len(view.text) > 60
     assert engine.status().state == "empty"
     assert ended(start(engine)).view().reason == "length"
+
+
+def test_a_death_keeps_no_ids_whose_text_was_held_back_as_a_possible_stop_string(engine: Engine) -> None:
+    script = json.dumps(["one ", "two ", "stop ", "here ", "not yet"])
+    load = load_request(rate="10", text="script", script=script, fail_at="5", fail_kind="kill")
+    view = ended(start(engine, load, stop=("stop here now",))).view()
+    assert "was killed (SIGKILL)" in view.error
+    assert (view.text, view.num_tokens) == ("one two ", 2)
+
+
+def test_what_looks_like_a_stop_string_is_whole_at_the_end(engine: Engine) -> None:
+    script = json.dumps(["one ", "two ", "stop ", "here "])
+    view = ended(start(engine, load_request(text="script", script=script), stop=("stop here now",))).view()
+    assert (view.text, view.num_tokens) == ("one two stop here ", 4)
 
 
 def test_kill_9_from_outside_in_mid_reply_keeps_the_text(engine: Engine) -> None:
