@@ -108,7 +108,7 @@ export class Panel {
       this.#put("window", count(summary.position_tokens), "all of them");
       this.bar.style.width = "100%";
     }
-    this.#put("kv", bytes(summary.kv_held_bytes), summary.kv_full_bytes ? `full cache ${bytes(summary.kv_full_bytes)}` : "");
+    this.#put("kv", bytes(summary.kv_held_bytes), fullCache(summary));
     const onDevice = summary.device_process_bytes ?? summary.device_allocated_bytes;
     if (onDevice !== null && onDevice !== undefined) this.#put("memory", bytes(onDevice), `GPU; RAM ${bytes(summary.process_bytes)}`);
     else this.#put("memory", bytes(summary.process_bytes), summary.process_peak_bytes ? `peak ${bytes(summary.process_peak_bytes)}` : "");
@@ -141,6 +141,12 @@ function promptTokens({ prompt_tokens: all, reused_tokens: reused }) {
 function prefillRate(summary) {
   if (!summary.prompt_tokens_per_s) return "";
   return `prompt at ${rate(summary.prompt_tokens_per_s)}/s`;
+}
+
+// Of variants that are written together the cache is that of all of them, as is the memory.
+function fullCache({ kv_full_bytes: full, num_rows: rows }) {
+  if (!full) return "";
+  return rows > 1 ? `of ${rows} variants; full ${bytes(full)}` : `full cache ${bytes(full)}`;
 }
 
 function saving({ kv_held_bytes: held, kv_full_bytes: full }) {

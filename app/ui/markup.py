@@ -93,7 +93,9 @@ TRANSCRIPT = """
 <div class="visually-hidden" role="status" id="rs-said"></div>
 """
 
-COMPOSER = """
+_VARIANTS = "".join(f"<option>{number}</option>" for number in range(1, 9))
+
+COMPOSER = f"""
 <form class="composer" id="rs-form">
   <div class="composer-problem" id="rs-composer-problem" role="alert" hidden></div>
   <div class="composer-box">
@@ -109,6 +111,8 @@ COMPOSER = """
       aria-haspopup="dialog" hidden>Branches</button><button type="button" class="text-button" id="rs-undo"
       title="Take back the last edit, variant, branch or deletion (Ctrl+Z)" hidden>Undo</button></span>
     <button type="button" class="text-button" id="rs-tell" aria-pressed="false" hidden>Tell me when done</button>
+    <label class="variants-choice" title="Write so many replies at once and pick one to continue with">Variants
+      <select id="rs-variants" autocomplete="off">{_VARIANTS}</select></label>
     <span id="rs-mode"></span>
     <span class="keys">Enter sends, Shift+Enter breaks the line</span></p>
 </form>

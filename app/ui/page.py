@@ -36,6 +36,7 @@ _HEAD = """
 <link rel="stylesheet" href="/app/assets/long-replies.css">
 <link rel="stylesheet" href="/app/assets/notebook.css">
 <link rel="stylesheet" href="/app/assets/estimate.css">
+<link rel="stylesheet" href="/app/assets/drafts.css">
 <script type="module" src="/app/assets/main.js"></script>
 """
 

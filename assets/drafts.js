@@ -1,0 +1,213 @@
+// Drafts: several variants of one reply side by side, while they are written and until one is picked.
+
+import { post } from "./api.js";
+import { watchCode } from "./copying.js";
+import { count, plural, rate } from "./format.js";
+import { Reply } from "./reply.js";
+import { selectVariant } from "./variants.js";
+
+const ENDED = {
+  stop: "finished",
+  length: "reached its length limit",
+  cancelled: "stopped",
+  error: "ended by an error",
+  time: "reached its time limit",
+  loop: "stopped for going round in circles",
+};
+
+export class Drafts {
+  // `conversation` holds the messages; `complain(problem)` shows what went wrong.
+  constructor(conversation, complain) {
+    this.conversation = conversation;
+    this.complain = complain;
+    this.columns = new Map(); // message id -> Column
+    this.wanted = document.getElementById("rs-variants");
+    this.element = document.createElement("section");
+    this.element.className = "drafts";
+    this.element.setAttribute("aria-label", "Variants to pick from");
+    this.element.hidden = true;
+    this.words = document.createElement("p");
+    this.words.className = "drafts-words";
+    this.row = document.createElement("div");
+    this.row.className = "drafts-row";
+    this.element.append(this.words, this.row);
+    conversation.list.after(this.element);
+    this.row.addEventListener("click", (event) => this.#clicked(event));
+  }
+
+  // How many variants of the next reply to write.
+  get number() {
+    return Number(this.wanted.value);
+  }
+
+  // Brings the screen to what the server says: the variants to pick from, those of them being written, or none.
+  show(ids, writing) {
+    if (ids.join() !== [...this.columns.keys()].join()) {
+      this.columns = new Map(ids.map((id, place) => [id, new Column(id, place + 1, this.conversation.window)]));
+      this.row.replaceChildren(...[...this.columns.values()].map((column) => column.element));
+      this.row.dataset.count = ids.length;
+      this.element.hidden = ids.length === 0;
+      if (ids.length) this.#bringIntoView();
+    }
+    for (const column of this.columns.values()) column.begin(writing.includes(column.id));
+    for (const { element, message } of this.conversation.items.values()) {
+      element.classList.toggle("drafted", this.columns.has(message.id)); // it stands in its column instead
+    }
+    this.#summarise();
+  }
+
+  // Takes one event of the stream; tells whether it is about one of the variants.
+  follow(event) {
+    const column = this.columns.get(event.message);
+    if (!column) return false;
+    column.take(event);
+    if (event.state.status === "finished" && this.#writing.length === 0) {
+      this.conversation.said.textContent = `${plural(this.columns.size, "variant")} are ready. Pick one to continue with.`;
+    }
+    this.#summarise();
+    return true;
+  }
+
+  // From here on the columns follow their ends, and the page stays where the reader puts it.
+  #bringIntoView() {
+    this.conversation.stick = false;
+    requestAnimationFrame(() => this.element.scrollIntoView({ block: "start" }));
+  }
+
+  get #writing() {
+    return [...this.columns.values()].filter((column) => !column.ended);
+  }
+
+  #summarise() {
+    const running = this.#writing.filter((column) => column.state?.status === "running");
+    const rates = running.map((column) => column.state.summary.tokens_per_s).filter(Boolean);
+    const parts = [plural(this.columns.size, "variant")];
+    if (running.some((column) => column.state.summary.num_rows > 1)) {
+      const all = rates.reduce((sum, each) => sum + each, 0);
+      parts.push("written together");
+      if (rates.length) parts.push(`${rate(all)} tokens/s in all, ${rate(all / rates.length)} each`);
+    } else if (running.length) {
+      parts.push("one after another: this backend writes one at a time");
+    } else if (this.#writing.length === 0) {
+      parts.push("pick one to continue with; the others are kept beside it");
+    }
+    const words = parts.join(" · ");
+    if (this.words.textContent !== words) this.words.textContent = words;
+  }
+
+  async #clicked(event) {
+    const button = event.target.closest("button[data-draft]");
+    if (!button) return;
+    const column = this.columns.get(Number(button.closest(".draft").dataset.id));
+    button.disabled = true;
+    try {
+      if (button.dataset.draft === "stop") await column.stop();
+      else await this.#pick(column);
+    } catch (problem) {
+      this.complain(problem);
+    }
+    button.disabled = false;
+  }
+
+  // The one that is picked goes on if it is still being written; the others stop where they are.
+  async #pick(column) {
+    await Promise.all(this.#writing.filter((each) => each !== column).map((each) => each.stop()));
+    await selectVariant(column.id);
+    document.getElementById("rs-input").focus();
+  }
+}
+
+class Column {
+  constructor(messageId, number, sectionWindow) {
+    this.id = messageId;
+    this.ended = false;
+    this.reply = new Reply(messageId, sectionWindow);
+    this.element = document.createElement("article");
+    this.element.className = "draft";
+    this.element.dataset.id = messageId;
+    const name = `Variant ${number}`;
+    const heading = document.createElement("h3");
+    heading.textContent = name;
+    this.note = document.createElement("span");
+    this.note.className = "draft-note";
+    this.stopButton = draftButton("stop", "Stop", `Stop variant ${number}`, "mini");
+    this.stopButton.hidden = true;
+    const head = document.createElement("header");
+    head.append(heading, this.note, this.stopButton);
+    this.text = document.createElement("div");
+    this.text.className = "draft-text";
+    this.text.tabIndex = 0;
+    this.text.setAttribute("role", "region");
+    this.text.setAttribute("aria-label", name);
+    this.text.append(this.reply.body);
+    this.pickButton = draftButton("pick", "Continue with this one", `Continue with variant ${number}`, "draft-pick");
+    this.pickButton.disabled = true;
+    this.element.append(head, this.text, this.pickButton);
+    watchCode(this.text, this.reply.body, messageId);
+    this.#followItsEnd();
+  }
+
+  // Of a variant that is over already there are no events: its text is fetched.
+  begin(isWriting) {
+    if (isWriting || this.state) return;
+    this.ended = true;
+    this.pickButton.disabled = false;
+    this.reply.load().catch(() => {});
+  }
+
+  take({ run, text, state }) {
+    this.run = run;
+    this.state = state;
+    this.ended = state.status === "finished";
+    if (text && !this.reply.take(text.first, text.blocks, text.open)) this.reply.load().catch(() => {});
+    this.stopButton.hidden = this.ended || state.cancelling;
+    this.pickButton.disabled = state.num_tokens === 0;
+    const words = this.#words();
+    if (this.note.textContent !== words) this.note.textContent = words;
+    this.element.classList.toggle("writing", !this.ended);
+    this.element.classList.toggle("failed", state.reason === "error");
+  }
+
+  async stop() {
+    if (this.run) await post(`/runs/${this.run}/stop`, {});
+  }
+
+  #words() {
+    const { state } = this;
+    const tokens = plural(state.num_tokens, "token");
+    if (this.ended) {
+      const why = [state.error, state.hint].filter(Boolean).join(" ") || ENDED[state.reason] || "ended";
+      return `${tokens} · ${why}`;
+    }
+    if (state.cancelling) return "Stopping";
+    if (state.notice) return state.notice;
+    if (state.status === "running") return `${tokens} · ${rate(state.summary.tokens_per_s)} tokens/s`;
+    if (state.status === "prefill" && state.prefill) {
+      return `Reading the prompt, ${count(state.prefill.done_tokens)} of ${count(state.prefill.total_tokens)}`;
+    }
+    if (state.status === "loading") return state.progress?.stage ?? "Loading the model";
+    return state.queue_position ? `Waiting: number ${state.queue_position} in line` : "Starting";
+  }
+
+  // Sticks to the end of its text while that is in view.
+  #followItsEnd() {
+    let sticks = true;
+    this.text.addEventListener("scroll", () => {
+      const { scrollHeight, scrollTop, clientHeight } = this.text;
+      sticks = scrollHeight - scrollTop - clientHeight < 48;
+    }, { passive: true });
+    new ResizeObserver(() => {
+      if (sticks) this.text.scrollTop = 1e9;
+    }).observe(this.reply.body);
+  }
+}
+
+function draftButton(action, label, name, className) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = className;
+  button.dataset.draft = action;
+  button.textContent = label;
+  button.setAttribute("aria-label", name);
+  return button;
+}
