@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.instance import Instance
+from app.native_memory import give_freed_memory_back
 from app.settings import read_settings
 from backends.errors import BadRequestError
 
@@ -50,6 +51,7 @@ def serve_chat(
         RingsideError: no port, no password where one is needed, or the store cannot be opened.
         ValueError: a given setting cannot be, or the password is too short.
     """
+    give_freed_memory_back()
     settings = read_settings()
     instance = Instance(settings.data_folder)
     if not instance.claim():

@@ -11,6 +11,8 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from app.block_log import PieceLog
+
 SECTION_BLOCKS = 40
 SECTION_CHARS = 12_000
 """A section ends with the block that reaches either."""
@@ -46,6 +48,22 @@ class Heading:
     text: str
 
 
+class HeadingLog:
+    """Headings in the order of the text, in a file as soon as they are many."""
+
+    def __init__(self) -> None:
+        self._pieces = PieceLog()
+
+    def append(self, heading: Heading) -> None:
+        """Add a heading."""
+        self._pieces.append(f"{heading.block} {heading.level} {heading.text}")
+
+    def __iter__(self) -> Iterator[Heading]:
+        for number in range(len(self._pieces)):
+            block, level, text = self._pieces[number].split(" ", 2)
+            yield Heading(int(block), int(level), text)
+
+
 class Outline:
     """The outline of blocks that are only ever appended.
 
@@ -54,7 +72,7 @@ class Outline:
     """
 
     def __init__(self) -> None:
-        self.headings: list[Heading] = []
+        self.headings = HeadingLog()
         self._num_blocks = 0
         self._firsts = array("q")
         self._num_chars = array("q")

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import tracemalloc
+from bisect import bisect_right
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.block_log import Block, BlockLog, PieceLog
+from app.block_log import HELD_NUMBERS, Block, BlockLog, NumberLog, PieceLog
 from app.transcript import Transcript
 
 LARGE = "x" * 90_000
@@ -21,6 +22,16 @@ def test_texts_come_back_as_they_were_added_in_memory_and_from_the_file(texts: l
         log.append(text)
         assert log[data.draw(st.integers(0, number))] is not None
     assert [log[number] for number in range(len(log))] == texts
+
+
+def test_numbers_come_back_as_they_were_added_in_memory_and_from_the_file() -> None:
+    log, numbers = NumberLog(), [number * 3 - 5 for number in range(2 * HELD_NUMBERS + 10)]
+    for number in numbers:
+        log.append(number)
+    assert [log[place] for place in range(len(log))] == numbers
+    assert (bisect_right(log, -5), bisect_right(log, 0), bisect_right(log, numbers[-1])) == (1, 2, len(numbers))
+    with pytest.raises(IndexError):
+        log[len(numbers)]
 
 
 def test_blocks_are_read_like_a_list() -> None:

@@ -24,10 +24,12 @@ _FAREWELL_S = 20.0
 _ROUTES_ONLY = """
 import uvicorn
 from app.instance import Instance
+from app.native_memory import give_freed_memory_back
 from app.server import address, bind, build_routes
 from app.service import Service
 from app.settings import read_settings
 if __name__ == "__main__":
+    give_freed_memory_back()
     settings = read_settings()
     instance = Instance(settings.data_folder)
     assert instance.claim()

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+_RESIDENT_AFTER = """
+import sys, threading, psutil
+from app.native_memory import give_freed_memory_back
+if sys.argv[1] == "set":
+    give_freed_memory_back()
+def hold_and_free():
+    for size in range(1, 25):
+        large = bytearray(size * 2**20)
+        kept.append(bytes(1000))
+        del large
+kept = []
+before = psutil.Process().memory_info().rss
+for _ in range(8):
+    thread = threading.Thread(target=hold_and_free)
+    thread.start()
+    thread.join()
+print(psutil.Process().memory_info().rss - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's allocator is what this sets")
+def test_large_blocks_are_given_back_when_they_are_freed() -> None:
+    grown_bytes = int(subprocess.check_output([sys.executable, "-c", _RESIDENT_AFTER, "set"]))
+    assert grown_bytes < 8 * 2**20
