@@ -51,10 +51,6 @@ export class Conversation {
     return this.items.size === 0;
   }
 
-  get isWriting() {
-    return [...this.items.values()].some((item) => this.#isWriting(item.message));
-  }
-
   // Scrolls to a message and puts the focus on it, now or as soon as the server has told of it.
   goToWhenShown(messageId) {
     this.awaited = messageId;

@@ -49,6 +49,7 @@ class Page {
     this.controls = new MessageControls(this.conversation, {
       complain,
       begin: (path, body) => this.begin(path, body),
+      isWriting: () => this.isWriting,
       showFigures: (messageId) => this.showFigures(messageId).then(() => this.chrome.open("panel")),
     });
     document.addEventListener("ringside:changed", () => this.load());
@@ -255,8 +256,13 @@ class Page {
     if (finished) this.notice.tell(event.message, this.chatTitle, `Done: ${plural(event.state.num_tokens, "token")}.`);
   }
 
+  // Whether a reply is being written in this chat, on whatever branch.
+  get isWriting() {
+    return this.writing !== null || this.elsewhere.size > 0;
+  }
+
   #showWriting() {
-    const writing = this.writing !== null || this.elsewhere.size > 0;
+    const writing = this.isWriting;
     this.composer.setWriting(writing);
     this.notice.setWriting(writing);
   }

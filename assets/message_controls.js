@@ -12,11 +12,13 @@ import { Undo } from "./undo.js";
 import { announceChange, selectVariant, Switchers } from "./variants.js";
 
 export class MessageControls {
-  // `complain(problem)` shows what went wrong; `begin(path, body)` has a reply written; `showFigures(messageId)`.
-  constructor(conversation, { complain, begin, showFigures }) {
+  // `complain(problem)` shows what went wrong; `begin(path, body)` has a reply written; `isWriting()` tells whether one
+  // is being written in the chat; `showFigures(messageId)` opens the panel.
+  constructor(conversation, { complain, begin, isWriting, showFigures }) {
     this.conversation = conversation;
     this.complain = complain;
     this.begin = begin;
+    this.isWriting = isWriting;
     this.showFigures = showFigures;
     this.switchers = new Switchers(conversation, complain);
     this.undo = new Undo((sentence) => this.say(sentence), complain);
@@ -75,7 +77,7 @@ export class MessageControls {
     const button = event.target.closest(".more");
     if (!button) return;
     const item = this.conversation.item(Number(button.closest(".message").dataset.id));
-    const writing = this.conversation.isWriting;
+    const writing = this.isWriting();
     const entries = this.#entries(item, writing);
     openMenu(button, entries, writing ? "Stop the reply that is being written to change messages." : "");
   }
