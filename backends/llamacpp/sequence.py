@@ -19,11 +19,9 @@ from array import array
 from collections.abc import Sequence
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from backends.llamacpp.plan import ContextPlan
 from backends.llamacpp.saved_state import Place
+from backends.shared_prefix import common_prefix
 
 _WORTH_KEEPING_TOKENS = 256
 """Where the last batch began further back than this, tokens generated since are kept rather than run again."""
@@ -132,7 +130,7 @@ class TokenSequence:
 
         At least one token is left to feed, since its logits are needed.
         """
-        num_kept = self._restart_point(min(common_prefix(self._fed, prompt), len(prompt) - 1))
+        num_kept = self._restart_point(min(common_prefix(self._fed, array("i", prompt)), len(prompt) - 1))
         if not self._can_rewind_to(num_kept):
             self.clear()
             return 0
@@ -182,10 +180,3 @@ class TokenSequence:
         self._num_cells -= discard
         self._fed_at_last_drop = len(self._fed)
         self._sinks_at_last_drop = self.sinks
-
-
-def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
-    """Return how many leading tokens are the same."""
-    length = min(len(left), len(right))
-    differs: npt.NDArray[np.bool_] = np.asarray(left[:length], dtype=np.int32) != np.asarray(right[:length], np.int32)
-    return int(differs.argmax()) if differs.any() else length

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from backends.shared_prefix import common_prefix
 from models.text_model import Snapshot, TextCache
 
 
@@ -106,11 +107,3 @@ class CachedText:
             if len(moment.tokens) < len(wanted) and wanted[: len(moment.tokens)] == moment.tokens
         ]
         return max(usable, key=lambda moment: len(moment.tokens), default=None)
-
-
-def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return how many tokens two texts share from their start."""
-    longest = min(len(one), len(other))
-    if one[:longest] == other[:longest]:  # the usual case, at the speed of a memory comparison
-        return longest
-    return next(place for place in range(longest) if one[place] != other[place])

@@ -19,7 +19,7 @@ from backends.llamacpp.context import Context
 from backends.llamacpp.library import Model
 from backends.llamacpp.memory import CacheSize, ThrottledMeasure, cache_sizes, device_bytes
 from backends.llamacpp.plan import ContextPlan, plan_context
-from backends.llamacpp.sequence import TokenSequence, common_prefix
+from backends.llamacpp.sequence import TokenSequence
 from backends.requests import CachePolicy
 from tests.backends.tiny_gguf import VOCAB_SIZE, write_tiny_gguf
 
@@ -245,12 +245,6 @@ def test_live_bytes_are_measured_at_most_four_times_a_second() -> None:
         measure.value()
     assert len(taken) == 8
     assert measure.value(fresh=True) == 9
-
-
-def test_common_prefix_counts_leading_equal_tokens() -> None:
-    assert common_prefix([1, 2, 3], [1, 2, 4, 5]) == 2
-    assert common_prefix([1, 2], [1, 2, 3]) == 2
-    assert common_prefix([], [1]) == 0
 
 
 def test_what_llama_cpp_cannot_load_is_refused_in_its_own_words(tmp_path: Path) -> None:
