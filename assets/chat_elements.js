@@ -43,10 +43,10 @@ export function typingElement(label, value, done) {
     done(text);
   };
   input.addEventListener("keydown", (event) => {
-    if (event.isComposing) return;
-    if (event.key === "Enter") finish(input.value.trim());
-    if (event.key === "Escape") finish("");
-    if (event.key === "Enter" || event.key === "Escape") event.stopPropagation();
+    if (event.isComposing || !["Enter", "Escape"].includes(event.key)) return;
+    event.stopPropagation();
+    event.preventDefault(); // or the key would press what gets the focus next
+    finish(event.key === "Enter" ? input.value.trim() : "");
   });
   input.addEventListener("blur", () => input.isConnected && finish(input.value.trim()));
   row.append(input);
