@@ -5,13 +5,15 @@ const graphemes = new Intl.Segmenter(undefined, { granularity: "grapheme" });
 const NEAR_CHARS = 128;
 
 export class Typing {
-  // `change(start, end, text)` makes a change; `undo()` and `redo()` walk them; `locked()` tells whether none may be.
-  constructor(text, { change, undo, redo, locked }) {
+  // `change(start, end, text)` makes a change; `undo()` and `redo()` walk them; `locked()` tells whether none may be;
+  // `moved(offset)` is told where the cursor was sent.
+  constructor(text, { change, undo, redo, locked, moved }) {
     this.text = text;
     this.change = change;
     this.undo = undo;
     this.redo = redo;
     this.locked = locked;
+    this.moved = moved;
     this.caret = { start: 0, end: 0 };
     const { root } = text;
     root.addEventListener("beforeinput", (event) => this.#before(event));
@@ -104,10 +106,24 @@ export class Typing {
   #key(event) {
     if (!(event.ctrlKey || event.metaKey) || event.altKey) return;
     const key = event.key.toLowerCase();
+    if (key === "home" || key === "end") {
+      event.preventDefault();
+      this.#goTo(key === "home" ? 0 : this.text.length, event.shiftKey);
+      return;
+    }
     if (key !== "z" && key !== "y") return;
     event.preventDefault();
     if (key === "y" || event.shiftKey) this.redo();
     else this.undo();
+  }
+
+  // The browser does not find its way into sheets it has not laid out yet.
+  #goTo(offset, isExtending) {
+    const place = this.text.placeOf(offset);
+    if (isExtending) window.getSelection().extend(place.node, place.offset);
+    else this.place(offset);
+    this.#selected();
+    this.moved(offset);
   }
 
   // The clipboard gets the text's own characters.

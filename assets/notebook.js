@@ -34,6 +34,7 @@ export class Notebook {
       undo: () => this.#walk("undo"),
       redo: () => this.#walk("redo"),
       locked: () => this.locked,
+      moved: (offset) => this.#bringIntoView(offset),
     });
     for (const [name, button] of this.buttons) {
       button.addEventListener("mousedown", (event) => event.preventDefault()); // the cursor stays in the text
@@ -150,7 +151,7 @@ export class Notebook {
     this.text.splice(start, end, text);
     this.root.focus({ preventScroll: true });
     this.typing.place(start + text.length);
-    this.#bringCaretIntoView();
+    this.#bringIntoView(start + text.length);
     this.#show();
   }
 
@@ -230,8 +231,11 @@ export class Notebook {
     this.problem.hidden = false;
   }
 
-  #bringCaretIntoView() {
-    const { node, offset } = this.text.placeOf(this.typing.caret.end);
+  #bringIntoView(at) {
+    const { node, offset } = this.text.placeOf(at);
+    const sheet = node.parentElement.getBoundingClientRect();
+    const shown = this.scroller.getBoundingClientRect();
+    if (sheet.top > shown.bottom || sheet.bottom < shown.top) node.parentElement.scrollIntoView({ block: "nearest" });
     const range = document.createRange();
     range.setStart(node, offset);
     const drawn = range.getClientRects()[0];
