@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
+_BETWEEN_WORDS = r"[*_`~]*\s+[*_`~]*"
+
 MAX_PLACES = 5_000
 """Given at once; a person who wants more types more of the word."""
 
@@ -24,9 +26,12 @@ class Place:
 
 
 def pattern_for(query: str) -> re.Pattern[str] | None:
-    """Return what finds the words typed, in a row, with any white space between them; None if nothing is typed."""
+    """Return what finds the words typed, in a row; None if nothing is typed.
+
+    Any white space may be between them, and the marks by which Markdown makes some of them bold or code.
+    """
     words = query.split()
-    return re.compile(r"\s+".join(map(re.escape, words)), re.IGNORECASE) if words else None
+    return re.compile(_BETWEEN_WORDS.join(map(re.escape, words)), re.IGNORECASE) if words else None
 
 
 def find(texts: Iterable[tuple[int, str]], query: str) -> list[Place]:

@@ -54,8 +54,10 @@ function occurrences(element, words) {
   }
 }
 
-function patternOf(words) {
-  const each = words.filter((word) => word.trim()).map((word) => word.trim().split(/\s+/).map(escaped).join("\\s+"));
+// The words in a row, as they are shown: without marks of Markdown.
+function patternOf(phrases) {
+  const shown = phrases.map((phrase) => phrase.replace(/[*_`~]+/g, "").trim() || phrase.trim()).filter(Boolean);
+  const each = shown.map((phrase) => phrase.split(/\s+/).map(escaped).join("\\s+"));
   return new RegExp(each.join("|") || "(?!)", "giu");
 }
 
