@@ -1,7 +1,8 @@
 # make chat   install into .venv, fetch the demo model once, open the page
 # make test   install what the tests need as well, and run everything CI runs
-# make bench  measure both backends against the libraries they build on (an hour or more; ARGS=--quick to rehearse)
-# make faults  kill, starve and stop a real Ringside at random and check that nothing is lost (ARGS="--rounds 200")
+# make bench  measure both backends against the libraries they build on (hours; ARGS=--quick to rehearse, ARGS="--add
+#             --depths 512,4096" to measure in parts)
+# make faults  kill, starve and stop a real Ringside at random and check that nothing is lost (ARGS="--backend echo --backend ring" to use a model too)
 
 PYTHON ?= python3
 BIN := .venv/bin

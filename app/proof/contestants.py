@@ -5,24 +5,28 @@ Everything below `serve` runs in a process of its own, one a contestant, and imp
 
 from __future__ import annotations
 
-import resource
+import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import psutil
-
+from app.proof.peer_server import PeerServer
+from app.proof.processes import forget_peak, peak_bytes, resident_bytes
 from backends import registry
 from backends.events import TextChunk
 from backends.requests import CachePolicy, GenerationRequest, LoadRequest, Message, Sampling
+from models.model_files import ModelFiles
+from models.tokenizer import load_tokenizer
 
 Write = Callable[[Sequence[int], int], Iterator[None]]
 """Given a prompt's ids and a number of tokens, yields once for each token written, as soon as it is there."""
+
+_SPARE_TOKENS = 64  # for peers that read a prompt again from its text
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class Sample:
         first_token_s: from the call to the first token: the prefill.
         decode_s: from the first to the last token.
         num_tokens: written.
-        peak_bytes, final_bytes: resident memory of the process, during the call and after it.
+        peak_bytes, final_bytes: resident memory of the process that holds the model, during the call and after it.
     """
 
     num_prompt_tokens: int
@@ -71,14 +75,29 @@ class Sample:
         return (self.num_tokens - 1) / self.decode_s if self.num_tokens > 1 else None
 
 
-CONTESTANTS: dict[str, Callable[[Setup], Write]] = {}
-"""By the name that tables show; each loads its model and returns how it writes."""
+@dataclass(frozen=True)
+class Loaded:
+    """A contestant that is ready.
+
+    Attributes:
+        pid: of the process that holds the model.
+        close: ends what was started besides this process.
+    """
+
+    write: Write
+    pid: int = field(default_factory=os.getpid)
+    close: Callable[[], None] = lambda: None
 
 
-def contestant(name: str) -> Callable[[Callable[[Setup], Write]], Callable[[Setup], Write]]:
+Load = Callable[[Setup], Loaded]
+CONTESTANTS: dict[str, Load] = {}
+"""By the name that tables show, in their order; each loads its model."""
+
+
+def contestant(name: str) -> Callable[[Load], Load]:
     """Register a loader under a name."""
 
-    def register(load: Callable[[Setup], Write]) -> Callable[[Setup], Write]:
+    def register(load: Load) -> Load:
         CONTESTANTS[name] = load
         return load
 
@@ -86,41 +105,48 @@ def contestant(name: str) -> Callable[[Callable[[Setup], Write]], Callable[[Setu
 
 
 @contestant("Ringside ring")
-def ringside_ring(setup: Setup) -> Write:
+def ringside_ring(setup: Setup) -> Loaded:
     """Our PyTorch backend, ring cache."""
     return _ours(setup, "ring", CachePolicy.RING)
 
 
 @contestant("Ringside full")
-def ringside_full(setup: Setup) -> Write:
+def ringside_full(setup: Setup) -> Loaded:
     """Our PyTorch backend, a cache that keeps everything."""
     return _ours(setup, "ring", CachePolicy.FULL)
 
 
 @contestant("Ringside llama.cpp")
-def ringside_llamacpp(setup: Setup) -> Write:
+def ringside_llamacpp(setup: Setup) -> Loaded:
     """Our loop on llama.cpp, bounded context."""
     return _ours(setup, "llamacpp", CachePolicy.RING)
 
 
 @contestant("transformers DynamicCache")
-def transformers_dynamic(setup: Setup) -> Write:
+def transformers_dynamic(setup: Setup) -> Loaded:
     """`generate` as it comes, bfloat16."""
     return _transformers(setup, None)
 
 
+@contestant("transformers DynamicCache, float32")
+def transformers_float32(setup: Setup) -> Loaded:
+    """`generate` as it comes, float32."""
+    return _transformers(setup, None, "float32")
+
+
 @contestant("transformers StaticCache")
-def transformers_static(setup: Setup) -> Write:
+def transformers_static(setup: Setup) -> Loaded:
     """`generate(cache_implementation="static")`, bfloat16."""
     return _transformers(setup, "static")
 
 
 @contestant("llama-cpp-python")
-def llama_cpp_python(setup: Setup) -> Write:
+def llama_cpp_python(setup: Setup) -> Loaded:
     """`Llama.create_completion` as it comes, streamed."""
     from llama_cpp import Llama
 
-    model = Llama(model_path=setup.gguf, n_ctx=setup.longest_tokens, n_threads=setup.num_threads, verbose=False, seed=0)
+    threads = {"n_threads": setup.num_threads, "n_threads_batch": setup.num_threads}
+    model = Llama(model_path=setup.gguf, n_ctx=setup.longest_tokens, verbose=False, seed=0, **threads)
 
     def write(prompt: Sequence[int], num_tokens: int) -> Iterator[None]:
         options: dict[str, Any] = {"max_tokens": num_tokens, "temperature": 0.0, "stream": True}
@@ -128,39 +154,56 @@ def llama_cpp_python(setup: Setup) -> Write:
             if chunk["choices"][0]["finish_reason"] is None or chunk["choices"][0]["text"]:
                 yield
 
-    return write
+    return Loaded(write)
+
+
+@contestant("llama-cpp-python server")
+def llama_cpp_python_server(setup: Setup) -> Loaded:
+    """`python -m llama_cpp.server` as it comes, streamed over HTTP on loopback."""
+    tokenizer = load_tokenizer(ModelFiles.open(setup.gguf))
+    server = PeerServer(setup.gguf, setup.longest_tokens + _SPARE_TOKENS, setup.num_threads)
+
+    def write(prompt: Sequence[int], num_tokens: int) -> Iterator[None]:
+        yield from server.write(tokenizer.decode(prompt[1:]), num_tokens)
+
+    return Loaded(write, server.pid, server.close)
 
 
 def serve(connection: Connection, name: str, setup: Setup) -> None:
-    """Entry point of a contestant's process: load, then answer (prompt, num_tokens) with a `Sample` until told None."""
+    """Entry point of a contestant's process: load, then answer (prompt, num_tokens) with a `Sample`, until ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+    loaded: Loaded | None = None
     try:
-        write = CONTESTANTS[name](setup)
+        loaded = CONTESTANTS[name](setup)
         connection.send("ready")
-        while (task := connection.recv()) is not None:
-            connection.send(_sample(write, *task))
+        while True:
+            connection.send(_sample(loaded, *connection.recv()))
     except Exception as error:  # the one place where this process meets its pipe
         connection.send(f"{type(error).__name__}: {error}")
+    finally:
+        if loaded is not None:
+            loaded.close()
 
 
-def _sample(write: Write, prompt: Sequence[int], num_tokens: int) -> Sample:
-    _forget_peak()
+def _sample(loaded: Loaded, prompt: Sequence[int], num_tokens: int) -> Sample:
+    forget_peak(loaded.pid)
     started_s = time.perf_counter()
-    times = [time.perf_counter() - started_s for _ in write(prompt, num_tokens)]
+    times = [time.perf_counter() - started_s for _ in loaded.write(prompt, num_tokens)]
     if not times:
         raise RuntimeError("no token was written")
-    final_bytes = int(psutil.Process().memory_info().rss)
+    final_bytes = resident_bytes(loaded.pid)
     return Sample(
         num_prompt_tokens=len(prompt),
         first_token_s=times[0],
         decode_s=times[-1] - times[0],
         num_tokens=len(times),
-        peak_bytes=max(_peak_bytes(), final_bytes),  # the kernel's mark lags a little behind
+        peak_bytes=max(peak_bytes(loaded.pid), final_bytes),  # the kernel's mark lags a little behind
         final_bytes=final_bytes,
     )
 
 
-def _ours(setup: Setup, backend: str, policy: CachePolicy) -> Write:
+def _ours(setup: Setup, backend: str, policy: CachePolicy) -> Loaded:
     load = LoadRequest(
         backend,
         setup.gguf,
@@ -185,10 +228,10 @@ def _ours(setup: Setup, backend: str, policy: CachePolicy) -> Write:
             if isinstance(event, TextChunk) and event.token_ids:
                 yield
 
-    return write
+    return Loaded(write)
 
 
-def _transformers(setup: Setup, cache: str | None) -> Write:
+def _transformers(setup: Setup, cache: str | None, precision: str = "bfloat16") -> Loaded:
     import queue
     import threading
 
@@ -197,7 +240,7 @@ def _transformers(setup: Setup, cache: str | None) -> Write:
     from transformers.generation.streamers import BaseStreamer
 
     torch.set_num_threads(setup.num_threads)
-    model = AutoModelForCausalLM.from_pretrained(setup.transformers_folder, dtype=torch.bfloat16).eval()
+    model = AutoModelForCausalLM.from_pretrained(setup.transformers_folder, dtype=getattr(torch, precision)).eval()
     model.generation_config.eos_token_id = None
 
     class Arrivals(BaseStreamer):  # type: ignore[misc]
@@ -235,7 +278,7 @@ def _transformers(setup: Setup, cache: str | None) -> Write:
         if failures:
             raise failures[0]
 
-    return write
+    return Loaded(write)
 
 
 def convert_for_transformers(gguf: str, folder: str) -> Iterator[str]:
@@ -256,20 +299,3 @@ def convert_for_transformers(gguf: str, folder: str) -> Iterator[str]:
     plain.load_state_dict(model.state_dict())
     plain.save_pretrained(folder)
     yield folder
-
-
-def _forget_peak() -> None:
-    """Start the kernel's high-water mark anew, where it can be (Linux)."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return
-
-
-def _peak_bytes() -> int:
-    try:
-        lines = Path("/proc/self/status").read_text("utf-8").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
-    except (OSError, StopIteration):
-        unit = 1 if sys.platform == "darwin" else 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from app.proof import bench_report
-from app.proof.bench import Benchmark, Plan, Row, expected_prefill_s, prompt_of, run
+from app.proof import bench_report, bench_tables
+from app.proof.bench import Benchmark
+from app.proof.bench_ratios import ratios
+from app.proof.bench_rounds import Plan, Row, expected_prefill_s, prompt_of, run
 from app.proof.contestants import CONTESTANTS, Sample
+from app.proof.page_cost import PageCost
+from app.proof.processes import family
+from models.sampler_cost import SamplerCost
 from tests.backends.tiny_gguf import write_tiny_gguf
 
 SAMPLE = Sample(512, first_token_s=2.0, decode_s=3.0, num_tokens=31, peak_bytes=2**30, final_bytes=2**29)
@@ -37,40 +45,102 @@ def test_a_contestant_s_next_prefill_is_expected_from_its_deepest_one() -> None:
 
 def test_real_contestants_are_measured_in_turn_and_a_broken_one_is_listed(tiny_gguf: Path, tmp_path: Path) -> None:
     pytest.importorskip("llama_cpp")
-    names = ["Ringside llama.cpp", "transformers DynamicCache"]  # the latter finds no weights in its folder
-    plan = Plan(tiny_gguf, tmp_path / "nothing", names, (100,), num_rounds=2, num_tokens=4, window=32, num_threads=1)
-    benchmark = Benchmark("tiny", 4, {})
-    rows = list(run(plan, benchmark))
-    assert benchmark.rows == rows
-    samples = [row.sample for row in rows if row.contestant == names[0]]
-    assert [sample and (sample.num_prompt_tokens, sample.num_tokens) for sample in samples] == [(100, 4), (100, 4)]
-    assert all(sample and sample.peak_bytes >= sample.final_bytes > 10_000_000 for sample in samples)
+    pytest.importorskip("sse_starlette")  # what its server needs
+    names = [
+        "Ringside llama.cpp",
+        "transformers DynamicCache",
+        "llama-cpp-python server",
+    ]  # the second finds no weights
+    plan = Plan(tiny_gguf, tmp_path / "nothing", names, (100,), num_rounds=2, num_tokens=4, window=32)
+    rows = list(run(plan))
+    for name in (names[0], names[2]):
+        samples = [row.sample for row in rows if row.contestant == name and row.sample is not None]
+        assert [sample.num_prompt_tokens for sample in samples] == [100, 100]
+        assert all(3 <= sample.num_tokens <= 5 for sample in samples)  # half characters come with the next
+        assert all(sample.peak_bytes >= sample.final_bytes > 10_000_000 for sample in samples)
     (broken,) = (row for row in rows if row.contestant == names[1])
     assert broken.sample is None
     assert broken.why_not
+    assert not [each for each in family(os.getpid()) if "llama_cpp.server" in " ".join(each.cmdline())]
 
 
-def test_a_contestant_whose_prefill_would_take_too_long_sits_out(tiny_gguf: Path, tmp_path: Path) -> None:
-    plan = Plan(tiny_gguf, tmp_path, ["slow"], (5120,), limit_s=10.0)
-    benchmark = Benchmark("tiny", 4, {}, [Row("slow", 512, 1, SAMPLE)])
-    (row,) = run(plan, benchmark)
-    assert row.why_not == "reading 5,120 tokens would take about 0 min"
+def test_a_contestant_that_is_or_would_be_too_slow_sits_out_and_is_listed(tiny_gguf: Path, tmp_path: Path) -> None:
+    plan = Plan(tiny_gguf, tmp_path, ["slow"], (5120, 10_240), limit_s=10.0)
+    expected, after_that = run(plan, [Row("slow", 512, 1, SAMPLE)])
+    assert expected.why_not == after_that.why_not == "over 0 min"
+    plan = Plan(tiny_gguf, tmp_path, ["Ringside ring"], (64,), limit_s=0.001)
+    (interrupted,) = run(plan)
+    assert (interrupted.sample, interrupted.why_not) == (None, "over 0 min")
 
 
-def results() -> dict[str, object]:
-    slower = Sample(512, 4.0, 6.0, 31, 2**30, 2**29)
-    rows = [Row("ring", 512, 1, SAMPLE), Row("ring", 512, 2, slower), Row("other", 512, 0, None, "no memory")]
-    return json.loads(json.dumps(Benchmark("m.gguf", 31, {"cpu": "X"}, rows).results()))  # type: ignore[no-any-return]
+def benchmark(*rows: Row, **changes: Any) -> Benchmark:
+    return Benchmark("m.gguf", 31, {"cpu": "X"}, list(rows), **changes)
 
 
-def test_the_table_holds_medians_with_quartiles_and_reasons() -> None:
-    lines = bench_report.table(results()).splitlines()
-    assert lines[2] == (
-        "| 512 | ring | 3.00 s (2.50 s to 3.50 s) | 192 (160 to 224) | 7.5 (6.2 to 8.8) | 1.00 GiB | 512 MiB |"
+def test_what_an_earlier_run_measured_is_taken_over_and_only_from_the_same_machine() -> None:
+    earlier = json.loads(json.dumps(benchmark(Row("ring", 512, 1, SAMPLE)).results()))
+    later = benchmark()
+    later.take_over(earlier)
+    assert later.rows == [Row("ring", 512, 1, SAMPLE)]
+    assert later.run == 2
+    with pytest.raises(ValueError, match="cpu was X and is Y now"):
+        Benchmark("m.gguf", 31, {"cpu": "Y"}).take_over(earlier)
+
+
+def test_ratios_pair_what_one_round_of_one_run_measured() -> None:
+    slower = replace(SAMPLE, decode_s=6.0)
+    found = ratios(
+        [
+            Row("Ringside ring", 512, 1, SAMPLE),
+            Row("peer", 512, 1, slower),
+            Row("Ringside ring", 512, 2, slower),
+            Row("peer", 512, 2, slower),
+            Row("Ringside ring", 512, 1, SAMPLE, run=2),  # no peer beside it
+            Row("peer", 1024, 1, SAMPLE),  # nothing of ours
+        ]
     )
-    assert lines[3] == "| 512 | other | no memory | | | | |"
-    assert "m.gguf, 31 tokens after each prompt, median and quartiles of 2 rounds" in lines[-1]
-    assert "cpu X" in lines[-1]
+    (decode,) = (ratio for ratio in found if ratio["measure"] == "decode_rate")
+    assert decode == {
+        "ours": "Ringside ring",
+        "peer": "peer",
+        "depth": 512,
+        "measure": "decode_rate",
+        "median": 1.5,
+        "low": 1.25,
+        "high": 1.75,
+        "num_rounds": 2,
+    }
+
+
+def results() -> dict[str, Any]:
+    slower = replace(SAMPLE, first_token_s=4.0, decode_s=6.0)
+    rows = [
+        Row("other", 512, 0, None, "no memory"),
+        Row("peer", 512, 1, slower),
+        Row("Ringside ring", 512, 1, SAMPLE),
+        Row("Ringside ring", 512, 2, slower),
+    ]
+    cost = PageCost("ring", 1500, 30.0, 29.4, 33.0, 33.0, 0.5, 1.5)
+    plain, dear = (SamplerCost(name, s, s, 2 * s, 0.03, 262_144) for name, s in (("temperature", 1e-3), ("XTC", 2e-3)))
+    made = benchmark(*rows, page=[asdict(cost)], samplers=[asdict(plain), asdict(dear)])
+    return json.loads(json.dumps(made.results()))  # type: ignore[no-any-return]
+
+
+def test_the_tables_hold_medians_with_quartiles_ours_first_ratios_and_reasons() -> None:
+    text = bench_tables.tables(results())
+    decode = text.split("\n\n")[0].splitlines()
+    assert decode == [
+        "| Decode, tokens/s | 512 tokens |",
+        "|:---|---:|",
+        "| Ringside ring | 7.5 (6.2 to 8.8) |",
+        "| other | no memory |",
+        "| peer | 5.0 |",
+    ]
+    assert "| Ringside ring / peer | 2.00 |" in text
+    assert "| XTC | 2,000 (2,000 to 4,000) | +1,000 | 6.2% |" in text
+    assert "29.4 tokens/s, its bare loop 30.0: 0.980 times as fast" in text
+    assert "m.gguf, 31 tokens after each prompt, median and quartiles of 2 rounds" in text
+    assert "cpu X" in text
 
 
 def test_the_readme_s_table_is_replaced_between_its_marks_and_nowhere_else(tmp_path: Path) -> None:
@@ -82,7 +152,7 @@ def test_the_readme_s_table_is_replaced_between_its_marks_and_nowhere_else(tmp_p
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "old" not in text
-    assert text.count("| 512 | ring |") == 1
+    assert text.count("| Decode, tokens/s |") == 1
 
 
 def test_a_readme_without_marks_is_left_alone_with_a_sentence(tmp_path: Path) -> None:
@@ -98,6 +168,7 @@ def test_figures_show_medians_by_depth() -> None:
     assert speed.data[0]["y"] == [7.5]
     assert memory.data[0]["y"] == [1.0]
     assert speed.data[1]["y"] == []
+    assert speed.data[2]["y"] == [5.0]
 
 
 @pytest.mark.browser
@@ -112,7 +183,7 @@ def test_figures_are_drawn_as_svg(tmp_path: Path) -> None:
 
 def test_every_contestant_says_what_it_is() -> None:
     assert all(load.__doc__ for load in CONTESTANTS.values())
-    assert len(CONTESTANTS) == 6
+    assert len(CONTESTANTS) == 8
 
 
 def test_the_command_line_of_the_benchmark_explains_itself() -> None:
