@@ -13,9 +13,10 @@ import pytest
 from backends.contract import DraftsTogether
 from backends.errors import BadRequestError
 from backends.events import Event, Finished, MemoryFigures, PrefillProgress, TextChunk
-from backends.requests import CachePolicy, GenerationRequest
+from backends.requests import CachePolicy, GenerationRequest, Sampling
 from backends.ring import memory
 from backends.ring.generation import RingBackend
+from backends.ring.scoring import token_losses
 from models.model_files import ModelFiles
 from models.sizing import kv_bytes
 from models.vocabulary import build_tokenizer
@@ -231,6 +232,30 @@ def test_rows_read_all_again_where_longrope_changes_its_frequencies(tmp_path: Pa
         assert ids_of(events) == ids_of(solo)
         last_read = [event for event in events if isinstance(event, PrefillProgress)][-1]
         assert last_read.done_tokens == last_read.total_tokens == context
+
+
+@pytest.mark.real_model
+def test_rows_of_the_real_gemma_score_as_their_texts_do_alone(gemma_path: Path) -> None:
+    """A product over several rows may round otherwise than over one, so log-probabilities are compared, not bits."""
+    backend = open_backend(gemma_path, window=16, sinks=4)
+    request = ask("The river ran quietly under the bridge, and", num_tokens=24, sampling=Sampling(temperature=0.8))
+    ids: list[list[int]] = [[], []]
+    losses: list[list[float]] = [[], []]
+    for row, event in backend.generate_together(request, (5, 6), lambda row: False):
+        if isinstance(event, TextChunk) and event.token_ids:
+            assert backend._drafts is not None
+            logits_BV = backend._drafts._step.logits()
+            assert logits_BV is not None
+            losses[row].append(-float(logits_BV[row].log_softmax(-1)[event.token_ids[0]]))
+            ids[row].extend(event.token_ids)
+    prompt = backend._prompts.ids(request.messages)
+    backend._drop_cache()
+    for row in range(2):
+        assert len(ids[row]) == 24
+        text = [*prompt, *ids[row]]
+        again = list(token_losses(backend._model, backend._open_text().cache, text, lambda: False))
+        assert again[len(prompt) - 1 :] == pytest.approx(losses[row], abs=1e-3)
+        backend._drop_cache()
 
 
 def test_a_model_that_runs_through_transformers_does_not_claim_it(tmp_path: Path) -> None:
