@@ -14,7 +14,7 @@ export async function showPrompt(messageId) {
   const first = await get(`${path}?count=${PAGE_TOKENS}`);
   const { dialog, body } = openDialog("Exact prompt", "prompt-dialog");
   const said = document.createElement("p");
-  said.textContent = `${plural(first.num_tokens, "token")} went to the model before the first word of this reply.`;
+  said.textContent = `${plural(first.num_tokens, "token")}: what the model was given when it last began to write here.`;
   const list = document.createElement("ol");
   list.className = "prompt-tokens";
   list.tabIndex = 0;
