@@ -5,8 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
+from app.following import Follower
 from app.runs import Run
 from app.service import Service
+from app.transcripts import Transcripts
 from backends.errors import BadRequestError
 
 EchoService = Callable[..., Service]
@@ -75,3 +77,34 @@ def test_a_chat_is_no_notebook(echo_service: EchoService) -> None:
     service = echo_service()
     with pytest.raises(BadRequestError, match="This chat is no notebook"):
         service.notebooks.document(service.create_chat().id)
+
+
+def test_a_tab_with_a_notebook_is_sent_only_the_characters_it_lacks_as_they_are(echo_service: EchoService) -> None:
+    service = echo_service(max_new_tokens=40, rate="max")
+    chat = service.create_chat(kind="notebook").id
+    document = service.notebooks.document(chat)
+    document = service.notebooks.replace(chat, 0, 0, "# One <b>\nand an end", document.version)
+    run = service.notebooks.write(chat, document.version, at=10)
+    follower = Follower(service, Transcripts(), chat, message_id=run.message_id, num_chars=10)
+    events = [event.data for event in follower.poll() if event.name == "run"]
+    ended(run)
+    events += [event.data for event in follower.poll() if event.name == "run"]
+    assert all("text" not in event for event in events)
+    written = [event["written"] for event in events if "written" in event]
+    assert written[0]["first"] == 10
+    whole = "".join(piece["text"] for piece in written)
+    assert f"# One <b>\n{whole}and an end" == service.notebooks.document(chat).text
+    assert events[-1]["state"]["status"] == "finished"
+
+
+def test_a_notebook_is_titled_after_its_first_words_and_keeps_a_title_it_was_given(echo_service: EchoService) -> None:
+    service = echo_service()
+    chat = service.create_chat(kind="notebook").id
+    assert service.notebooks.has(chat)
+    assert not service.notebooks.has(service.create_chat().id)
+    assert not service.notebooks.has(10_000)
+    document = service.notebooks.document(chat)
+    for text, title in (("One", ""), (" and two\nand more ", "and two"), ("something else", "and two")):
+        end = len(document.text)
+        document = service.notebooks.replace(chat, end, end, text, document.version)
+        assert service.chat(chat).title == title
