@@ -1,12 +1,12 @@
 """Treat a real Ringside badly, round after round, and check after each that nothing is lost. See `make faults`.
 
-    python -m tests.faults.run --rounds 200
-    python -m tests.faults.run --rounds 20 --backend llamacpp --model gemma-3-270m
+    python -m tests.faults.run
+    python -m tests.faults.run --rounds 20 --backend echo --backend llamacpp --model gemma-3-270m
 
-A round begins a reply, does something bad to it at a random moment, and then checks: the text that is kept is what
-the backend wrote (for echo, recomputed from the seed; otherwise, as a witness saw it) up to at most one second before
-a kill of the application, and all of it after anything else; the database passes integrity_check; the reply is gone on
-with from exactly there, and the next message works.
+The backends named take turns. A round begins a reply, does something bad to it at a random moment, and then checks:
+the text that is kept is what the backend wrote (for echo, recomputed from the seed; otherwise, as a witness saw it) up
+to at most one second before a kill of the application, and all of it after anything else; the database passes
+integrity_check; the reply is gone on with from exactly there, and the next message works.
 """
 
 from __future__ import annotations
@@ -19,36 +19,49 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
 from backends import echo_text
+from tests.browser.driving import words
+from tests.faults.browser import Tab, open_tab
 from tests.faults.ringside import FailedCheckError, Ringside, wait_until
 from tests.faults.witness import Witness
 
 MOST_LOST_S = 1.0
 _DISK_BYTES = 96 * 2**20
 _ECHO = {"backend": "echo", "options": {"rate": "300"}, "max_new_tokens": 500}
+_SMALL = {"window": 128, "num_threads": 1, "keep_writing": True}
 
 
 class FaultRun:
     """Rounds on one Ringside.
 
     Args:
-        settings: of every reply, flat.
+        settings: of replies, flat; rounds take them in turn.
+        tab: where the page is reloaded; None leaves that out.
         disk: its data folder's own small disk; None where that cannot be had, files are limited in size then.
         chance: decides everything.
     """
 
-    def __init__(self, ringside: Ringside, settings: dict[str, Any], disk: Path | None, chance: random.Random) -> None:
+    def __init__(
+        self,
+        ringside: Ringside,
+        settings: Sequence[dict[str, Any]],
+        disk: Path | None,
+        chance: random.Random,
+        tab: Tab | None = None,
+    ) -> None:
         self._ringside = ringside
-        self._settings = settings
+        self._turns = cycle(settings)
+        self._settings = settings[0]
         self._disk = disk
+        self._tab = tab
         self._chance = chance
-        self.counts: Counter[str] = Counter()
+        self.counts: Counter[tuple[str, str]] = Counter()
         self.most_lost_s = 0.0
         self.doing = "beginning a reply"
         self._killed_at_s = 0.0
@@ -57,12 +70,15 @@ class FaultRun:
             "worker killed": (3, self._kill_worker),
             "both killed": (1, self._kill_both),
             "stopped, twice": (1, self._stop),
-            "followers come and go": (1, self._reload),
+            "followers come and go": (1, self._come_and_go),
             "disk full": (1, self._fill_disk),
         }
+        if tab is not None:
+            self._faults["page reloaded"] = (1, self._reload_page)
 
     def round(self) -> str:
         """Do one round; return what was done. Raises FailedCheckError."""
+        self._settings = next(self._turns)
         started = self._ringside.ask("runs", {"prompt": "Write.", "settings": self._settings})
         witness = Witness(self._ringside.instance, started["run"])
         self._wait_for_the_moment(started, witness)
@@ -73,8 +89,8 @@ class FaultRun:
         kept = self._check_kept(started, witness, keeps_all)
         self._ringside.check_store()
         self._check_it_goes_on(started, kept)
-        self.counts[name] += 1
-        return name
+        self.counts[name, self._settings["backend"]] += 1
+        return f"{name} ({self._settings['backend']})"
 
     def _wait_for_the_moment(self, started: dict[str, Any], witness: Witness) -> None:
         if self._chance.random() < 0.85:  # otherwise it may hit the loading of the model
@@ -103,7 +119,7 @@ class FaultRun:
         witness.wait()
         return True
 
-    def _reload(self, started: dict[str, Any], witness: Witness) -> bool:
+    def _come_and_go(self, started: dict[str, Any], witness: Witness) -> bool:
         """Look at the chat as tabs do, from anywhere, and leave in the middle of an answer."""
         for _ in range(5):
             others = Witness(self._ringside.instance, started["run"])
@@ -113,6 +129,24 @@ class FaultRun:
             self._ringside.ask(f"chats/{started['chat']}")
         witness.wait()
         return True
+
+    def _reload_page(self, started: dict[str, Any], witness: Witness) -> bool:
+        """Load the page again and again, in Chromium, and see that it shows the reply in the end."""
+        assert self._tab is not None
+        self._tab.open(self._ringside.instance.url, started["chat"])
+        for _ in range(3):
+            self._tab.reload()
+            time.sleep(self._chance.uniform(0.0, 1.0))
+        self._tab.wait_until_ready()
+        witness.wait()
+        if self._settings["backend"] == "echo":  # its Markdown is known to keep every word
+            wait_until(lambda: self._shows(witness.text), "the page shows the reply")
+        if self._tab.complaints:
+            raise FailedCheckError(f"the page complained: {self._tab.complaints[:3]}")
+        return True
+
+    def _shows(self, text: str) -> bool:
+        return self._tab is not None and words(self._tab.shown_text()) == words(text)
 
     def _fill_disk(self, started: dict[str, Any], witness: Witness) -> bool:
         with self._full_disk():
@@ -219,17 +253,18 @@ def small_disk(folder: Path) -> Iterator[Path | None]:
 def main() -> int:
     """Run the rounds asked for; return the exit code."""
     asked = _arguments()
-    settings = dict(_ECHO)
-    if asked.backend != "echo":
-        settings = {"backend": asked.backend, "model": asked.model, "max_new_tokens": asked.tokens}
+    backends = asked.backend or ["echo"]
+    model = {**_SMALL, "model": asked.model, "max_new_tokens": asked.tokens}
+    settings = [_ECHO if name == "echo" else {**model, "backend": name} for name in backends]
     seed = asked.seed if asked.seed is not None else random.randrange(10**6)
-    print(f"{asked.rounds} rounds with {asked.backend}, seed {seed}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="ringside-faults-") as work:
+    print(f"{asked.rounds} rounds with {' and '.join(backends)}, seed {seed}", flush=True)
+    browser = nullcontext() if asked.without_page else open_tab()
+    with browser as tab, tempfile.TemporaryDirectory(prefix="ringside-faults-") as work:
         home = Path(work) / "home"
         home.mkdir()
         with small_disk(home) as disk:
             ringside = Ringside(home, Path(work), with_page=not asked.without_page)
-            faults = FaultRun(ringside, settings, disk, random.Random(seed))
+            faults = FaultRun(ringside, settings, disk, random.Random(seed), tab)
             try:
                 return _run(ringside, faults, asked.rounds)
             finally:
@@ -244,20 +279,29 @@ def _run(ringside: Ringside, faults: FaultRun, num_rounds: int) -> int:
         except Exception as error:
             print(f"{number:4}  FAILED ({faults.doing}): {type(error).__name__}: {error}", flush=True)
             raise
-    for name, count in sorted(faults.counts.items()):
-        print(f"{count:5}  {name}")
+    print(f"\n{_table(faults.counts)}\n")
     print(f"{num_rounds:5}  rounds, nothing lost but the last {faults.most_lost_s:.2f} s before a kill at most")
     return 0
 
 
+def _table(counts: Counter[tuple[str, str]]) -> str:
+    """Return the counts as a Markdown table: a row for each fault, a column for each backend."""
+    faults, backends = (sorted({key[place] for key in counts}) for place in (0, 1))
+    rows = [["Fault", *backends], ["---", *("---:" for _ in backends)]]
+    rows += [[fault, *(str(counts[fault, backend]) for backend in backends)] for fault in faults]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Treat a real Ringside badly and check that nothing is lost.")
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--backend", choices=("echo", "ring", "llamacpp"), default="echo")
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument(
+        "--backend", choices=("echo", "ring", "llamacpp"), action="append", help="may be given again; echo by default"
+    )
     parser.add_argument("--model", default="gemma-3-270m", help="for ring and llamacpp")
-    parser.add_argument("--tokens", type=int, default=40, help="of a reply, for ring and llamacpp")
+    parser.add_argument("--tokens", type=int, default=100, help="of a reply, for ring and llamacpp")
     parser.add_argument("--seed", type=int, help="repeats the choices of a run, not its moments")
-    parser.add_argument("--without-page", action="store_true", help="leave Gradio out: starts faster")
+    parser.add_argument("--without-page", action="store_true", help="leave Gradio and Chromium out: starts faster")
     return parser.parse_args()
 
 

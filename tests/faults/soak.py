@@ -1,10 +1,10 @@
 """Write a very long reply with echo through worker, store and page, and watch the memory of every process.
 
-    python -m tests.faults.soak --tokens 1000000
+    python -m tests.faults.soak --tokens 1000000 --page
 
-From a tenth of the tokens on, no process may grow by more than two per cent, and at the end nothing may be missing. A
-tab looks on all the while: it reads the event stream that the page reads. The rate is such that the charts, which have
-a fixed number of points, are full before the first measurement.
+From a tenth of the tokens on, no process may grow by more than two per cent, the end included, and nothing may be
+missing. With `--page` Chromium shows the reply all the while; without, a reader takes the event stream that the page
+takes. The rate is such that the charts, which have a fixed number of points, are full before the first measurement.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ import sys
 import tempfile
 import threading
 import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
 
@@ -22,6 +25,7 @@ import psutil
 from app.running import RemoteRun
 from backends import echo_text
 from backends.errors import RingsideError
+from tests.faults.browser import Tab, browser_bytes, open_tab
 from tests.faults.ringside import FailedCheckError, Ringside
 
 MOST_GROWTH = 0.02
@@ -33,58 +37,103 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Watch memory while a very long reply is written.")
     parser.add_argument("--tokens", type=int, default=1_000_000)
     parser.add_argument("--rate", default="1000", help="tokens a second")
-    parser.add_argument("--without-page", action="store_true", help="leave Gradio out")
+    looking = parser.add_mutually_exclusive_group()
+    looking.add_argument("--page", action="store_true", help="show the reply in Chromium all the while")
+    looking.add_argument("--without-page", action="store_true", help="leave Gradio out")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="ringside-soak-") as work:
+    with (
+        tempfile.TemporaryDirectory(prefix="ringside-soak-") as work,
+        open_tab() if asked.page else nullcontext() as tab,
+    ):
         home = Path(work) / "home"
         home.mkdir()
         ringside = Ringside(home, Path(work), with_page=not asked.without_page)
         try:
             ringside.start()
-            return _soak(ringside, asked.tokens, asked.rate)
+            return _Soak(ringside, asked.tokens, tab).run(asked.rate)
         finally:
             ringside.close()
 
 
-def _soak(ringside: Ringside, num_tokens: int, rate: str) -> int:
-    settings = {"backend": "echo", "options": {"rate": rate}, "max_new_tokens": num_tokens, "on_loop": "ignore"}
-    started = ringside.ask("runs", {"prompt": "Write.", "settings": settings})
-    threading.Thread(target=_look_on, args=(ringside, started["chat"]), daemon=True).start()
-    samples = _watched(ringside, started["run"], num_tokens)
-    text = ringside.text(started["message"])
-    message = ringside.ask(f"chats/{started['chat']}")["messages"][-1]
-    written = "".join(islice(echo_text.document(int(message["seed"]), 0), num_tokens))
-    if text != written:
-        raise FailedCheckError(f"{len(written):,} characters were written and {len(text):,} are there")
-    ringside.check_store()
-    worst = max(_growth(samples, place) for place in (1, 2))
-    print(f"{len(text):,} characters, none missing; largest growth {worst:.2%} of {MOST_GROWTH:.0%}")
-    return 0 if worst <= MOST_GROWTH else 1
+class _Soak:
+    """One long reply.
 
+    Args:
+        tab: looks on; None for a reader of the event stream.
+    """
 
-def _watched(ringside: Ringside, run_id: str, num_tokens: int) -> list[tuple[int, int, int]]:
-    """Return (tokens, bytes of the application, bytes of the worker), from a tenth of the tokens to the last."""
-    run = RemoteRun(ringside.instance, run_id)
-    offset = 0
-    samples: list[tuple[int, int, int]] = []
-    while True:
-        view = run.view_from(offset)
-        offset = view.num_chars
-        if view.status == "finished":
-            return samples
-        due = num_tokens // 10 + len(samples) * (num_tokens * 9 // 10) // _SAMPLES
-        if view.num_tokens >= due and (workers := ringside.processes()):
-            samples.append((view.num_tokens, ringside.process_bytes(), workers[0].memory_info().rss))
-            tokens, app, worker = samples[-1]
-            print(f"{tokens:>12,} tokens  application {app / 1e6:7.1f} MB  worker {worker / 1e6:6.1f} MB", flush=True)
-        time.sleep(0.05)
+    def __init__(self, ringside: Ringside, num_tokens: int, tab: Tab | None) -> None:
+        self._ringside = ringside
+        self._num_tokens = num_tokens
+        self._tab = tab
+        self._sizes: defaultdict[str, list[int]] = defaultdict(list)
 
+    def run(self, rate: str) -> int:
+        """Write it, compare it, print what each process took; return the exit code."""
+        options = {"rate": rate}
+        settings = {"backend": "echo", "options": options, "max_new_tokens": self._num_tokens, "on_loop": "ignore"}
+        started = self._ringside.ask("runs", {"prompt": "Write.", "settings": settings})
+        with self._looking_on(started["chat"]):
+            self._watch(started["run"])
+        self._compare(started)
+        worst = max(self._growth(name) for name in self._sizes)
+        print(f"largest growth {worst:.2%} of {MOST_GROWTH:.0%}")
+        return 0 if worst <= MOST_GROWTH else 1
 
-def _growth(samples: list[tuple[int, int, int]], place: int) -> float:
-    if len(samples) < _SAMPLES // 2:
-        raise FailedCheckError(f"only {len(samples)} samples were taken; ask for more tokens or a lower rate")
-    sizes = [sample[place] for sample in samples]
-    return max(sizes) / sizes[0] - 1
+    @contextmanager
+    def _looking_on(self, chat_id: int) -> Iterator[None]:
+        if self._tab is None:
+            threading.Thread(target=_look_on, args=(self._ringside, chat_id), daemon=True).start()
+            yield
+            return
+        self._tab.open(self._ringside.instance.url, chat_id)
+        yield
+        if self._tab.complaints:
+            raise FailedCheckError(f"the page complained: {self._tab.complaints[:3]}")
+
+    def _watch(self, run_id: str) -> None:
+        """Measure from a tenth of the tokens to the last, and once more after the end."""
+        run = RemoteRun(self._ringside.instance, run_id)
+        offset = num_samples = 0
+        while True:
+            view = run.view_from(offset)
+            offset = view.num_chars
+            if view.status == "finished":
+                time.sleep(2)  # the text is brought together in the store
+                self._measure(view.num_tokens)
+                return
+            if view.num_tokens >= self._num_tokens // 10 + num_samples * (self._num_tokens * 9 // 10) // _SAMPLES:
+                self._measure(view.num_tokens)
+                num_samples += 1
+            time.sleep(0.05)
+
+    def _measure(self, num_tokens: int) -> None:
+        workers = self._ringside.processes()
+        sizes = {"application": self._ringside.process_bytes(), "worker": workers[0].memory_info().rss}
+        if self._tab is not None:
+            self._tab.collect_garbage()
+            sizes |= browser_bytes()
+        for name, size_bytes in sizes.items():
+            self._sizes[name].append(size_bytes)
+        shown = "  ".join(f"{name} {size_bytes / 1e6:7.1f} MB" for name, size_bytes in sizes.items())
+        print(f"{num_tokens:>12,} tokens  {shown}", flush=True)
+
+    def _compare(self, started: dict[str, int]) -> None:
+        text = self._ringside.text(started["message"])
+        message = self._ringside.ask(f"chats/{started['chat']}")["messages"][-1]
+        written = "".join(islice(echo_text.document(int(message["seed"]), 0), self._num_tokens))
+        if text != written:
+            raise FailedCheckError(f"{len(written):,} characters were written and {len(text):,} are there")
+        self._ringside.check_store()
+        print(f"{len(text):,} characters, none missing")
+
+    def _growth(self, name: str) -> float:
+        sizes = self._sizes[name]
+        if len(sizes) < _SAMPLES // 2:
+            raise FailedCheckError(f"only {len(sizes)} samples were taken; ask for more tokens or a lower rate")
+        growth = max(sizes) / sizes[0] - 1
+        print(f"{name}: {sizes[0] / 1e6:.1f} MB at first, {max(sizes) / 1e6:.1f} MB at most: {growth:+.2%}")
+        return growth
 
 
 def _look_on(ringside: Ringside, chat_id: int) -> None:
