@@ -71,7 +71,10 @@ export class Drafts {
   // From here on the columns follow their ends, and the page stays where the reader puts it.
   #bringIntoView() {
     this.conversation.stick = false;
-    requestAnimationFrame(() => this.element.scrollIntoView({ block: "start" }));
+    const { scroller } = this.conversation;
+    requestAnimationFrame(() => {
+      scroller.scrollTop += this.element.getBoundingClientRect().top - scroller.getBoundingClientRect().top - 8;
+    });
   }
 
   get #writing() {
@@ -181,7 +184,7 @@ class Column {
     }
     if (state.cancelling) return "Stopping";
     if (state.notice) return state.notice;
-    if (state.status === "running") return `${tokens} · ${rate(state.summary.tokens_per_s)} tokens/s`;
+    if (state.status === "running") return `${tokens} · ${rate(state.summary.tokens_per_s)}/s`;
     if (state.status === "prefill" && state.prefill) {
       return `Reading the prompt, ${count(state.prefill.done_tokens)} of ${count(state.prefill.total_tokens)}`;
     }

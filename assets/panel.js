@@ -146,7 +146,7 @@ function prefillRate(summary) {
 // Of variants that are written together the cache is that of all of them, as is the memory.
 function fullCache({ kv_full_bytes: full, num_rows: rows }) {
   if (!full) return "";
-  return rows > 1 ? `of ${rows} variants; full ${bytes(full)}` : `full cache ${bytes(full)}`;
+  return rows > 1 ? `of ${rows} variants` : `full cache ${bytes(full)}`;
 }
 
 function saving({ kv_held_bytes: held, kv_full_bytes: full }) {

@@ -28,7 +28,7 @@ def test_variants_written_together_are_watched_one_is_picked_and_the_others_stop
     ask_for(tab, 3)
     expect(page.locator(".drafts-words")).to_contain_text("written together", timeout=60_000)
     for note in page.locator(".draft-note").all():
-        expect(note).to_contain_text("tokens/s", timeout=30_000)
+        expect(note).to_contain_text("/s", timeout=30_000)
     expect(page.locator("[data-sub=kv]")).to_contain_text("of 3 variants")
     assert page.locator(".message.assistant").is_hidden(), "what is in a column is not shown twice"
     page.reload()
