@@ -96,6 +96,28 @@ def test_an_endless_block_is_cut_so_that_an_update_stays_small(text: str) -> Non
         assert transcript.num_chars - open_start <= HARD_LIMIT_CHARS + 200
 
 
+ENDLESS = {
+    "a line of a million": "0123456789" * 100_000,
+    "emoji": "👩‍👩‍👧" * 4_000,
+    "right to left": "\u202eabc \u05d0\u05d1\u05d2 " * 3_000,
+    "ten thousand nested quotes": ">" * 10_000,
+    "ten thousand nested lists": "1. " * 10_000,
+    "a long formula": "$$\n" + "\\frac{1}{x} + " * 2_000 + "\n$$\n\n",
+    "tags": "<script>" * 5_000,
+}
+
+
+@pytest.mark.parametrize("text", ENDLESS.values(), ids=ENDLESS.keys())
+def test_endless_text_of_any_kind_is_shown_in_bounded_parts_and_what_follows_too(text: str) -> None:
+    transcript = rendered(f"{text}\n\nneedle", 16_000)
+    html = "".join(block.html for block in transcript.blocks) + transcript.open_html()
+    assert re.search(r"needle</(p|div)>\n?$", html)
+    assert all(end - start <= HARD_LIMIT_CHARS + SOFT_LIMIT_CHARS for start, end in spans(transcript))
+    for part in ("0123456789", "👩‍👩‍👧", "\u202eabc"):  # what Markdown has no other use for is all there
+        assert html.count(part) >= 0.99 * text.count(part)  # a cut may go through one of them
+    assert "<script" not in html
+
+
 @pytest.mark.parametrize("name", ["unclosed fence", "closed fence"])
 def test_the_copy_button_gets_long_code_whole(name: str) -> None:
     text = LONG_TEXTS[name]
