@@ -88,9 +88,6 @@ def serve_chat(
 
 def _open_running(instance: Instance, open_browser: bool, as_json: bool) -> int:
     running = instance.running()
-    if instance.has_no_page:
-        print("A reply is being written by `ringside generate`; wait for its end or stop it there.", flush=True)
-        return 1
     if running is None:
         print("Ringside is already running but does not answer; end that process and start again.", flush=True)
         return 1

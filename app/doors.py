@@ -17,10 +17,10 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.listening import LOOPBACK
 from app.login import PATH as LOGIN_PATH
 from app.login import Login, login_needed
 
-LOOPBACK = "127.0.0.1"
 _LOOPBACK_NAMES = frozenset({LOOPBACK, "localhost", "::1"})
 
 # What Gradio's own page asks for. The rest of its routes (uploads, files, proxies, tools for developers) stays shut.

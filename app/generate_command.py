@@ -16,9 +16,11 @@ from app.engine import Engine
 from app.figures import figures_line, progress_line
 from app.instance import Instance
 from app.jobs import Job, NothingKept
+from app.listening import address, bind
 from app.prompts import prompt_messages
 from app.running import FollowedRun, LocalRun, begin_run, current_run
 from app.runs import Run, RunView
+from app.served_when_asked import ServedWhenAsked
 from app.service import Service
 from app.settings import read_settings, worker_log_path
 from backends.errors import RingsideError
@@ -29,6 +31,7 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells expect of it; what came until then has been written."""
 
 _LINE_EVERY_S = 5.0
+_TICK_S = 0.25
 
 
 def generate(given: Mapping[str, Any], prompt: str, as_json: bool, keep: bool = True) -> int:
@@ -55,11 +58,9 @@ def generate(given: Mapping[str, Any], prompt: str, as_json: bool, keep: bool = 
     if not instance.claim():
         return _write_there(instance, given, prompt, as_json)
     try:
-        instance.announce(None)
         service = Service.open(settings)
         try:
-            run = service.begin(prompt, given)
-            return _show(LocalRun(run, lambda: service.cancel(run.id)), as_json)
+            return _write_and_serve(service, instance, given, prompt, as_json)
         finally:
             service.close()
     finally:
@@ -90,11 +91,33 @@ def watch(as_json: bool) -> int:
     return 0
 
 
+def _write_and_serve(service: Service, instance: Instance, given: Mapping[str, Any], prompt: str, as_json: bool) -> int:
+    """Write as the running instance, whose page can be opened meanwhile; end when the reply has and nobody looks on."""
+    page = ServedWhenAsked(service, bound := bind(service.application.port))
+    instance.announce(url := address(bound))
+    try:
+        run = service.begin(prompt, given)
+        code = _show(LocalRun(run, lambda: service.cancel(run.id)), as_json)
+        if code != INTERRUPTED and page.is_looked_at:
+            print(f"The page at {url} is open, so this goes on; Ctrl-C ends it.", file=sys.stderr)
+            _wait_while(lambda: page.is_looked_at or bool(service.active_runs()))
+        return code
+    finally:
+        page.close()
+
+
+def _wait_while(condition: Callable[[], bool]) -> None:
+    """Wait until the condition is false, or for Ctrl-C or SIGTERM."""
+    seen = _stop_on_signals(lambda: None)
+    while condition() and not seen:
+        time.sleep(_TICK_S)
+
+
 def _write_there(instance: Instance, given: Mapping[str, Any], prompt: str, as_json: bool) -> int:
     running = instance.running()
     if running is None:
         raise RingsideError(
-            "Ringside is running in a terminal and takes no other work.", "Wait for it, or give --no-keep."
+            "Ringside is running but does not answer.", "End that process and start again, or give --no-keep."
         )
     return _show(begin_run(running, prompt, given), as_json)
 

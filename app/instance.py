@@ -37,8 +37,8 @@ class Instance:
         self._address_path.unlink(missing_ok=True)
         return True
 
-    def announce(self, url: str | None, cookie: str = "") -> None:
-        """Tell later starts where the page is; None if there is none, as while `ringside generate` writes.
+    def announce(self, url: str, cookie: str = "") -> None:
+        """Tell later starts where the page is.
 
         Args:
             cookie: what lets them in where a login is needed; whoever may read the data folder may read the chats.
@@ -49,31 +49,23 @@ class Instance:
             json.dump({"url": url, "cookie": cookie}, file)
 
     def running(self) -> RunningInstance | None:
-        """Return the running instance once it answers.
-
-        None if it does not within half a minute, or has no page.
-        """
+        """Return the running instance once it answers; None if it does not within half a minute."""
         deadline_s = time.monotonic() + _WAIT_S
-        while time.monotonic() < deadline_s and not self.has_no_page:
+        while time.monotonic() < deadline_s:
             announced = self._announced()
             if (url := announced.get("url")) is not None:
-                instance = RunningInstance(url, announced.get("cookie") or "")
+                instance = RunningInstance(url, announced.get("cookie", ""))
                 if instance.answers(_ANSWER_S):
                     return instance
             time.sleep(_STEP_S)
         return None
-
-    @property
-    def has_no_page(self) -> bool:
-        """Whether the running instance says that it has none."""
-        return self._announced().get("url", "") is None
 
     def release(self) -> None:
         """Give the claim back."""
         self._address_path.unlink(missing_ok=True)
         self._lock.release()
 
-    def _announced(self) -> dict[str, str | None]:
+    def _announced(self) -> dict[str, str]:
         try:
             announced = json.loads(self._address_path.read_text())
         except (OSError, ValueError):

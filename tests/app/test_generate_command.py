@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -13,7 +14,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.instance import Instance
 from app.store import MessageStatus, Store
 
 PATIENCE_S = 60.0
@@ -71,14 +71,34 @@ def test_a_reply_from_the_command_line_is_kept_as_a_chat(isolated_home: Path) ->
     assert len(chats(isolated_home)) == 1
 
 
-def test_a_second_reply_meanwhile_is_refused_in_one_sentence(isolated_home: Path) -> None:
-    instance = Instance(isolated_home)
-    assert instance.claim()
-    instance.announce(None)
-    done = subprocess.run([*GENERATE, "--prompt", "x"], capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "takes no other work. Wait for it, or give --no-keep." in done.stderr
-    instance.release()
+def announced_url(home: Path) -> str:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while True:
+        with contextlib.suppress(OSError, ValueError):
+            return str(json.loads((home / "ringside.address.json").read_text())["url"])
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+
+
+def test_a_reply_of_the_command_line_can_be_watched_and_others_wait_behind_it(isolated_home: Path) -> None:
+    """No page runs: the command itself is the instance that others find."""
+    command = [*GENERATE, "--option", "rate=20", "--prompt", "The first"]
+    first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    url = announced_url(isolated_home)
+    with httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE_S) as page:
+        assert page.get("app/health").json()["app"] == "ringside"
+        behind = [*GENERATE, "--tokens", "5", "--prompt", "The second"]
+        second = subprocess.Popen(behind, stdout=subprocess.PIPE, text=True)
+        deadline_s = time.monotonic() + PATIENCE_S
+        while len(runs := page.get("app/runs").json()["runs"]) < 2:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+        page.post(f"app/runs/{runs[0]['run']}/stop", json={})
+        written, _ = second.communicate(timeout=PATIENCE_S)
+    first.communicate(timeout=PATIENCE_S)
+    assert first.returncode == 0
+    kept = {asked: reply for (asked, _), (reply, _) in chats(isolated_home)}
+    assert kept["The second"] == written
 
 
 def test_the_page_sees_a_reply_started_from_the_command_line_and_can_stop_it(page: httpx.Client) -> None:
