@@ -158,6 +158,7 @@ def _starting(service: Service) -> APIRouter:
             raise BadRequestError("The echo backend has no model to look into.", "Choose ring or llama.cpp.")
         load = replace(
             _base(service, wanted.model, run.backend),
+            backend=run.backend,
             policy=run.policy,
             window=run.window,
             sinks=run.sinks,

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from torch.profiler import ProfilerActivity, profile
 
-from models.config import ModelConfig
 from models.doctor_subject import Subject, addresses_of, storage_bytes
 from models.findings import Fault, Finding
 from models.ring_cache import KVCache
@@ -59,11 +58,13 @@ def check_allocations(subject: Subject) -> Finding:
     for _ in range(_STABLE_STEPS):
         largest = max(largest, _largest_allocation(subject, cache))
     num_moved = len(addresses - addresses_of(cache))
-    smallest_copy = min((layer.tensors[0].nbytes for layer in cache.layers if layer.limits.slots), default=None)
+    usual = _usual_bytes(subject)  # a buffer no larger than what a step allocates anyway could be copied unseen
+    buffers = [layer.tensors[0].nbytes for layer in cache.layers if layer.limits.slots]
+    smallest_copy = min((num_bytes for num_bytes in buffers if num_bytes > usual), default=None)
     evidence = f"Over {_STABLE_STEPS} steps {num_moved} of {len(addresses)} buffers moved; the largest allocation was "
     evidence += f"{largest:,} bytes" + (f", the smallest key buffer has {smallest_copy:,}." if smallest_copy else ".")
     fault: Fault | None = None
-    if smallest_copy is not None and largest >= smallest_copy and smallest_copy > _activation_bytes(subject.config):
+    if smallest_copy is not None and largest >= smallest_copy:
         fault = "copies each step"
     elif num_moved:
         fault = "moves its storage"
@@ -76,10 +77,11 @@ def _largest_allocation(subject: Subject, cache: KVCache) -> int:
     return max((event.self_cpu_memory_usage for event in recorded.events() or ()), default=0)
 
 
-def _activation_bytes(config: ModelConfig) -> int:
-    """Return the largest thing a step allocates anyway: projections, float64 angles, scores."""
+def _usual_bytes(subject: Subject) -> int:
+    """Return the largest thing a step allocates anyway: projections, float64 angles, the scores of all slots."""
+    config = subject.config
     widest = max(config.num_heads * config.head_dim, config.hidden_size, config.mlp_size)
-    return 8 * widest
+    return max(8 * widest, 4 * config.num_heads * subject.longest_window)
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -55,6 +55,12 @@ def test_every_planted_fault_is_named_and_nothing_else(
     assert faults(replace(CONFIG, layers=layers), cache) == named
 
 
+def test_scores_over_a_wide_window_are_not_taken_for_a_copy_of_a_narrow_one() -> None:
+    layers = (LayerConfig(32, ROPE), LayerConfig(None, ROPE))
+    found = examine(replace(CONFIG, head_dim=16, layers=layers), CachePolicy.RING, window=384, sinks=4)
+    assert [finding.fault for finding in found if finding.topic == "bounded"] == [None, None, None]
+
+
 @pytest.mark.parametrize("policy", list(CachePolicy))
 def test_the_real_cache_has_no_fault_under_any_policy(policy: CachePolicy) -> None:
     findings = list(examine(CONFIG, policy, window=24, sinks=4))

@@ -17,6 +17,7 @@ from app.server import build_routes
 from app.service import Service
 from backends.errors import BadRequestError
 from tests.app.conftest import EchoService
+from tests.backends.tiny_gguf import write_tiny_gguf
 
 HOST = "http://127.0.0.1:7878"
 RUNS = [{"backend": "echo", "policy": policy, "window": 32} for policy in ("ring", "full")]
@@ -159,6 +160,18 @@ def test_closing_stops_and_keeps_a_measurement(echo_service: EchoService, tmp_pa
         service.close()
     kept = json.loads((tmp_path / "measurements" / f"{name}.json").read_text())
     assert kept["status"] == "stopped"
+
+
+def test_the_doctor_looks_at_the_backend_that_was_chosen(echo_service: EchoService, tmp_path: Path) -> None:
+    model = write_tiny_gguf(tmp_path / "tiny.gguf", sliding_window=32, sliding_pattern=2)
+    with client(echo_service()) as page:
+        run = {"backend": "ring", "policy": "as trained", "window": 40, "sinks": 3}
+        seen = asked(page, "doctor", model=str(model), run=run, tokens=0, reference_tokens=0)
+        assert seen["title"] == "tiny.gguf: ring, as trained, W = 40"
+        page.post("/app/measurements/stop")
+        assert until(page, seen["name"], ended)["status"] == "stopped"
+        refused = page.post("/app/measurements/doctor", json={"model": "", "run": {"backend": "echo"}})
+        assert "no model to look into" in refused.json()["message"]
 
 
 def test_the_pages_are_documents_of_their_own(echo_service: EchoService) -> None:
