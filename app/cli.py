@@ -13,8 +13,8 @@ import typer
 from app import archive_commands as archive
 from app.proof import commands as proof
 from app.sampling_options import takes_sampling
+from app.shared_options import takes_settings
 from backends.errors import RingsideError
-from backends.requests import CachePolicy
 
 cli = typer.Typer(
     help="Chat with local models for very long texts: a ring cache keeps memory and speed flat, and the page shows it.",
@@ -22,20 +22,6 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Backend = Annotated[str | None, typer.Option(help="ring, llamacpp or echo.", show_default=False)]
-Model = Annotated[str | None, typer.Option(help="GGUF file, Hugging Face folder, hub id, or a demo model's name.")]
-Window = Annotated[int | None, typer.Option(help="Tokens that a token sees, itself included.", min=1)]
-Sinks = Annotated[str | None, typer.Option(help='First tokens kept for ever; "none" keeps the system prompt.')]
-Policy = Annotated[CachePolicy | None, typer.Option(help="How much of the past the cache keeps.")]
-Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda.")]
-Precision = Annotated[str | None, typer.Option(help="auto, float32, bfloat16, float16 or int8.")]
-KVType = Annotated[str | None, typer.Option(help="Of the stored keys and values: auto, int8 or fp8.")]
-Threads = Annotated[int | None, typer.Option(help="CPU threads.", min=1)]
-System = Annotated[str | None, typer.Option(help="System prompt.")]
-Temperature = Annotated[float | None, typer.Option(help="0 always takes the likeliest token.", min=0)]
-Seed = Annotated[int | None, typer.Option(help="The same seed writes the same text.", min=0)]
-KeepWriting = Annotated[bool | None, typer.Option("--keep-writing", help="Ignore the model's end of text.")]
-BackendOption = Annotated[list[str] | None, typer.Option("--option", help="A backend's own switch, NAME=VALUE.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
 
 
@@ -48,6 +34,7 @@ def main() -> None:
 
 @cli.command()
 @takes_sampling
+@takes_settings
 def chat(
     port: Annotated[
         int | None, typer.Option(help="Port; by default a usual one, or the next that is free.", min=1, max=65_535)
@@ -61,45 +48,14 @@ def chat(
     allow_name: Annotated[
         list[str] | None, typer.Option(help="Host name it may be called by (a proxy's); may be given again.")
     ] = None,
-    backend: Backend = None,
-    model: Model = None,
-    window: Window = None,
-    sinks: Sinks = None,
-    policy: Policy = None,
-    device: Device = None,
-    precision: Precision = None,
-    kv_type: KVType = None,
-    threads: Threads = None,
-    system: System = None,
-    temperature: Temperature = None,
-    seed: Seed = None,
-    keep_writing: KeepWriting = None,
-    option: BackendOption = None,
     as_json: Json = False,
-    **sampling: Any,
+    **settings: Any,
 ) -> None:
     """Open the chat page (what `ringside` alone does); new chats start with the settings given here."""
-    given = _given(
-        backend=backend,
-        model=model,
-        window=window,
-        sinks=_number_or_none(sinks),
-        policy=policy,
-        device=device,
-        precision=precision,
-        kv_type=kv_type,
-        num_threads=threads,
-        system_prompt=system,
-        temperature=temperature,
-        seed=seed,
-        keep_writing=keep_writing,
-        options=_pairs(option),
-        **sampling,
-    )
     from app.chat_command import Reach, serve_chat
 
     try:
-        code = serve_chat(given, port, browser, as_json, Reach(host, tuple(allow_name or ()), password))
+        code = serve_chat(settings, port, browser, as_json, Reach(host, tuple(allow_name or ()), password))
     except (RingsideError, ValueError) as error:
         _fail(error, as_json)
     raise typer.Exit(code)
@@ -107,52 +63,22 @@ def chat(
 
 @cli.command()
 @takes_sampling
+@takes_settings
 def generate(
     prompt: Annotated[
         str | None, typer.Option(help="What to answer or continue; read from stdin if not given.")
     ] = None,
     tokens: Annotated[int | None, typer.Option(help="Stop after so many; endless if not given.", min=1)] = None,
     stop: Annotated[list[str] | None, typer.Option(help="Stop before this text; may be given again.")] = None,
-    backend: Backend = None,
-    model: Model = None,
-    window: Window = None,
-    sinks: Sinks = None,
-    policy: Policy = None,
-    device: Device = None,
-    precision: Precision = None,
-    kv_type: KVType = None,
-    threads: Threads = None,
-    system: System = None,
-    temperature: Temperature = None,
-    seed: Seed = None,
-    keep_writing: KeepWriting = None,
-    option: BackendOption = None,
     keep: Annotated[
         bool, typer.Option(help="Keep the reply as a chat, written by the running Ringside where there is one.")
     ] = True,
     as_json: Json = False,
-    **sampling: Any,
+    **settings: Any,
 ) -> None:
     """Write one reply to stdout, without a browser. Ctrl-C ends it and keeps what came."""
-    given = _given(
-        backend=backend,
-        model=model,
-        window=window,
-        sinks=_number_or_none(sinks),
-        policy=policy,
-        device=device,
-        precision=precision,
-        kv_type=kv_type,
-        num_threads=threads,
-        system_prompt=system,
-        temperature=temperature,
-        seed=seed,
-        keep_writing=keep_writing,
-        options=_pairs(option),
-        **sampling,
-        max_new_tokens=tokens,
-        stop=stop or None,
-    )
+    wanted = {"max_new_tokens": tokens, "stop": stop or None}
+    given = settings | {name: value for name, value in wanted.items() if value is not None}
     from app.generate_command import generate as write
 
     try:
@@ -181,24 +107,6 @@ def models(as_json: Json = False) -> None:
     from app.settings import read_settings
 
     raise typer.Exit(list_models(read_settings(), as_json))
-
-
-def _given(**values: Any) -> dict[str, Any]:
-    """Return what was given on the command line, as flat settings."""
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _number_or_none(text: str | None) -> int | str | None:
-    return int(text) if text is not None and text.isdecimal() else text
-
-
-def _pairs(options: list[str] | None) -> dict[str, str] | None:
-    if not options:
-        return None
-    pairs = [option.partition("=") for option in options]
-    if wrong := next((name for name, equals, _ in pairs if not equals), None):
-        raise typer.BadParameter(f"--option {wrong} has no value; write --option {wrong}=VALUE")
-    return {name: value for name, _, value in pairs}
 
 
 def _prompt(given: str | None) -> str:

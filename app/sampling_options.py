@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from app.sampling_text import logit_bias_json, parse_logit_bias, read_breakers
+from app.shared_options import taking
 
 
 def _text(help_text: str) -> Any:
@@ -54,26 +52,6 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-def takes_sampling(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command these options; its `**sampling` holds those that were given, as flat settings."""
-    signature = inspect.signature(command, eval_str=True)
-    own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
-    shared = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-        for name, annotation in _OPTIONS.items()
-    ]
-
-    @functools.wraps(command)
-    def with_sampling(**values: Any) -> None:
-        given = {name: values.pop(name) for name in _OPTIONS}
-        command(**values, **_as_settings({name: value for name, value in given.items() if value is not None}))
-
-    parameters = [*own, *shared]
-    with_sampling.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    with_sampling.__annotations__ = {each.name: each.annotation for each in parameters}
-    return with_sampling
-
-
 def _as_settings(given: dict[str, Any]) -> dict[str, Any]:
     for name in ("top_k", "repetition_window", "top_n_sigma", "mirostat_tau"):
         if name in given:
@@ -106,3 +84,7 @@ def _text_or_file(text: str) -> str:
         return path.read_text("utf-8") if path.is_file() else text
     except OSError:  # a text too long to be a name
         return text
+
+
+takes_sampling = taking(_OPTIONS, _as_settings)
+"""Gives a command these options; its `**settings` hold those that were given, as flat settings."""
