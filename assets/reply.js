@@ -8,7 +8,8 @@ import { textIn } from "./selected_text.js";
 
 const LINE_PX = 28;
 const CHARS_A_LINE = 68;
-const WINDOWED_BLOCKS = 6000; // a reply that is longer than this by streaming gives its far sections back too
+const WHOLE_BLOCKS = 6000; // a reply that grows beyond either of these gives its far sections back too
+const WHOLE_HTML_CHARS = 1_500_000;
 const SECTIONS_AT_ONCE = 4;
 const RETRY_MS = 1500;
 
@@ -19,6 +20,7 @@ export class Reply {
     this.count = 0;
     this.complete = false;
     this.windowed = false;
+    this.size = 0; // of what was taken, in characters of HTML
     this.sections = [];
     this.numOutlined = 0; // sections of the server's outline that are here
     this.body = document.createElement("div");
@@ -38,13 +40,14 @@ export class Reply {
       section.add(block);
       touched.add(section);
       this.count += 1;
+      this.size += block.length;
     }
     for (const section of touched) section.flush();
     if (open !== null && open !== undefined) {
       if (first + blocks.length >= this.count) this.#showOpen(open);
       this.complete = true;
     }
-    if (!this.windowed && this.count > WINDOWED_BLOCKS) this.#beginWindow();
+    if (this.count > WHOLE_BLOCKS || this.size > WHOLE_HTML_CHARS) this.#beginWindow();
     return true;
   }
 
