@@ -73,7 +73,7 @@ export class Drafts {
     this.conversation.stick = false;
     const { scroller } = this.conversation;
     requestAnimationFrame(() => {
-      scroller.scrollTop += this.element.getBoundingClientRect().top - scroller.getBoundingClientRect().top - 8;
+      scroller.scrollTop += this.element.getBoundingClientRect().top - scroller.getBoundingClientRect().top - 40;
     });
   }
 
