@@ -79,3 +79,21 @@ def test_a_port_asked_for_that_is_taken_is_one_sentence(isolated_home: Path) -> 
         "hint": "Choose another one with --port.",
     }
     assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--host", "0.0.0.0"), "lets other machines in, and there is no password for them. Give --password"),
+        (("--host", "0.0.0.0", "--password", "short"), "choose at least 8"),
+        (("--host", "203.0.113.7", "--password", "long enough"), "203.0.113.7 is no address of this machine"),
+    ],
+)
+def test_what_would_let_anybody_in_is_refused_in_one_sentence(
+    isolated_home: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    command = [sys.executable, "-m", "app", "chat", "--no-browser", *arguments]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 1
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr

@@ -43,7 +43,8 @@ def test_a_second_start_learns_where_the_first_is_and_a_killed_first_leaves_no_c
     second = Instance(tmp_path)
     assert not second.claim()
     running = second.running()
-    assert running is not None and running.url == url
+    assert running is not None
+    assert running.url == url
     holder.kill()
     holder.wait()
     assert second.claim()
