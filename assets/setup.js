@@ -27,7 +27,8 @@ export class Setup {
       const button = event.target.closest("button");
       if (button) begin(button.dataset.text);
     });
-    for (const kind of ["input", "change"]) this.form.addEventListener(kind, () => (this.edits += 1), true);
+    // not "change": a field tells that when it is left, and Gradio, which knows the value by then, sends nothing more
+    this.form.addEventListener("input", () => (this.edits += 1), true);
   }
 
   // Resolves once the server has the settings that are on the screen.

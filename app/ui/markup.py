@@ -32,13 +32,14 @@ SIDE = f"""
   <p class="visually-hidden" id="rs-found-said" role="status"></p>
   <div class="chat-scroller" id="rs-chat-scroller" tabindex="-1">
     <ul class="chat-list" id="rs-chat-list" aria-label="Chats"></ul>
-    <p class="chat-list-empty" id="rs-chat-list-empty" hidden>Chats appear here. Files of chats can be imported below, or
-      dropped anywhere on this page.</p>
+    <p class="chat-list-empty" id="rs-chat-list-empty" hidden>Chats appear here. Files of chats can be imported below,
+      or dropped anywhere on this page.</p>
   </div>
   <div class="chat-foot">
     <button type="button" class="text-button" id="rs-import">Import</button>
     <input type="file" id="rs-import-files" multiple hidden accept=".json,.txt,.md,.text,application/json,text/*">
-    <a class="text-button" id="rs-backup" href="/app/backup" download title="All chats as one file">Back up everything</a>
+    <a class="text-button" id="rs-backup" href="/app/backup" download title="All chats as one file">Back up
+      everything</a>
   </div>
   <p class="side-foot"><a href="/app/compare">Compare</a><a href="/app/doctor">Doctor</a></p>
 </nav>

@@ -105,7 +105,7 @@ def _wire(service: Service, form: SettingsForm, chat: Any, refresh: Any, problem
         return ""
 
     quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-    shown = refresh.click(show, chat, [*form.controls, problem], js=_WITH_CHAT, **quiet)
+    shown = refresh.click(show, chat, [*form.controls, problem], js=_WITH_CHAT, trigger_mode="always_last", **quiet)
     shown.then(None, js="() => { window.ringside?.settingsShown() }", **quiet)
     gr.on(
         [control.input for control in form.controls],
