@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -127,6 +128,7 @@ def main(
     from app.proof.printing import errors_shown, note
     from app.proof.running import model_path
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: what was started is ended as well
     with errors_shown(as_json=False):
         names = [name for name in CONTESTANTS if not only or any(name.startswith(start) for start in only)]
         gguf = model_path(model)

@@ -28,7 +28,7 @@ def describe() -> dict[str, str]:
         "cpu": _cpu_name(),
         "cores": f"{psutil.cpu_count(logical=False) or '?'} physical, {os.cpu_count()} logical",
         "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "system": f"{platform.system()} {platform.release().partition('-')[0]} {platform.machine()}",
         "python": platform.python_version(),
     }
     gpu = gpu_name()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -240,6 +241,7 @@ def main(
     from app.proof.printing import errors_shown, note, print_text
     from app.proof.running import model_path
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: what was started is ended as well
     with errors_shown(as_json=False):
         backends = backend or list(_BACKENDS)
         gguf = Path() if backends == ["echo"] else model_path(model)
