@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -252,6 +253,7 @@ def small_disk(folder: Path) -> Iterator[Path | None]:
 
 def main() -> int:
     """Run the rounds asked for; return the exit code."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leaves no process and no disk behind
     asked = _arguments()
     backends = asked.backend or ["echo"]
     model = {**_SMALL, "model": asked.model, "max_new_tokens": asked.tokens}

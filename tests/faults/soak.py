@@ -10,6 +10,7 @@ takes. The rate is such that the charts, which have a fixed number of points, ar
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 import threading
@@ -34,6 +35,7 @@ _SAMPLES = 20
 
 def main() -> int:
     """Run the soak; return the exit code."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leaves no process and no disk behind
     parser = argparse.ArgumentParser(description="Watch memory while a very long reply is written.")
     parser.add_argument("--tokens", type=int, default=1_000_000)
     parser.add_argument("--rate", default="1000", help="tokens a second")
