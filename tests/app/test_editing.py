@@ -135,3 +135,39 @@ def test_a_reply_in_the_middle_of_a_chat_is_not_gone_on_with(service: Service) -
     ended(service.send(chat, "two"))
     with pytest.raises(BadRequestError, match="The chat goes on after this reply"):
         service.editing.resume(service.messages(chat)[1].id)
+
+
+def test_a_question_cannot_be_edited_to_nothing(service: Service) -> None:
+    chat = service.create_chat().id
+    ended(service.send(chat, "one"))
+    asked, _ = service.messages(chat)
+    with pytest.raises(BadRequestError, match="The message is empty"):
+        service.editing.edit(asked.id, "  ", asked.version)
+    assert texts(service, chat)[0] == "one"
+    assert service.editing.num_steps(chat) == 0
+
+
+def test_every_change_of_what_a_chat_shows_is_counted_for_other_tabs(service: Service) -> None:
+    chat = service.create_chat().id
+    ended(service.send(chat, "one"))
+    asked, reply = service.messages(chat)
+    counts = [service.num_changes(chat)]
+    for change in (
+        lambda: service.editing.edit(reply.id, "o", reply.version),
+        lambda: service.editing.cut(reply.id, 1),
+        lambda: service.editing.select(reply.id),
+        lambda: service.editing.branch(asked.id),
+        lambda: ended(service.editing.answer_again(asked.id)),
+        lambda: service.editing.delete(asked.id),
+        lambda: service.editing.undo(chat),
+    ):
+        change()
+        counts.append(service.num_changes(chat))
+    assert counts == sorted(set(counts))
+
+
+def test_the_beginning_of_a_reply_keeps_the_mark_its_reasoning_opened_with(service: Service) -> None:
+    chat = service.create_chat().id
+    run = ended(service.send(chat, "one two"))
+    service._store.keep_opening(run.message_id, "<think>")
+    assert service.opening(service.editing.cut(run.message_id, 3)) == "<think>"
