@@ -92,7 +92,6 @@ class Summary:
     process_peak_bytes: int = 0
     device_process_bytes: int | None = None
     device_allocated_bytes: int | None = None
-    num_rows: int = 1
     loop_tokens: int | None = None
 
 

@@ -37,8 +37,8 @@ class TextChunk:
     The concatenation over a reply is the reply, byte for byte.
 
     Attributes:
-        is_settled: False while text of the ids so far is held back as a possible stop string. Whoever keeps a reply that
-            a crash may cut keeps it up to a settled chunk: its ids and its text then say the same.
+        is_settled: False while text of the ids so far is held back as a possible stop string. Whoever keeps a reply
+            that a crash may cut keeps it up to a settled chunk: its ids and its text then say the same.
     """
 
     text: str
