@@ -11,54 +11,24 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 from typing_extensions import assert_never
 
+from app.engine_status import EngineStatus
 from app.fed_prompts import FedPrompt
 from app.jobs import Job
-from app.runs import Ending, Run
+from app.run_views import Ending
+from app.runs import Run
 from app.serving import Serving, end
 from app.worker_messages import Cancel, LoadFailed, PromptFed, Ready, Report, Update
 from app.worker_process import WorkerProcess
 from backends.contract import LoadedModel
 from backends.errors import BadRequestError, RingsideError, WorkerDiedError
-from backends.events import LoadProgress, MemoryFigures
+from backends.events import LoadProgress
 from backends.requests import LoadRequest
-
-EngineState = Literal["empty", "loading", "ready", "generating"]
 
 _TICK_S = 0.25
 _IDLE_TICK_S = 1.0
-
-
-@dataclass(frozen=True)
-class EngineStatus:
-    """What the engine is doing.
-
-    Attributes:
-        state: "empty" with no model in memory, "loading", "ready", "generating".
-        request: what is loaded or being loaded.
-        model: facts of the loaded model; its `notices` belong on the page.
-        progress: of loading.
-        worker_pid, process_bytes: of the process that holds the model; resident bytes now.
-        memory: the backend's figures as last reported.
-        num_waiting: runs in the queue, the running one not counted.
-        error, hint: of the last load that failed, or of a death while idle; empty once a load worked.
-        held_for: why nothing is served now, see `Engine.hold`; empty if nothing holds it.
-    """
-
-    state: EngineState = "empty"
-    request: LoadRequest | None = None
-    model: LoadedModel | None = None
-    progress: LoadProgress | None = None
-    worker_pid: int | None = None
-    process_bytes: int = 0
-    memory: MemoryFigures | None = None
-    num_waiting: int = 0
-    error: str = ""
-    hint: str = ""
-    held_for: str = ""
 
 
 @dataclass(frozen=True)

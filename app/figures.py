@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the command line imports this module, and must not wait for numpy
     from app.metrics import Summary
-    from app.runs import RunView
+    from app.run_views import RunView
 
 
 def progress_line(view: RunView) -> str:

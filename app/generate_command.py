@@ -18,8 +18,9 @@ from app.instance import Instance
 from app.jobs import Job, NothingKept
 from app.listening import address, bind
 from app.prompts import prompt_messages
+from app.run_views import RunView
 from app.running import FollowedRun, LocalRun, begin_run, current_run
-from app.runs import Run, RunView
+from app.runs import Run
 from app.served_when_asked import ServedWhenAsked
 from app.service import Service
 from app.settings import read_settings, worker_log_path

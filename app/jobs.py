@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from app.limits import Limits
-from app.runs import Ending, Run
+from app.run_views import Ending
+from app.runs import Run
 from app.saved_states import StatePlan
 from app.steering import Steering
 from backends.contract import LoadedModel

@@ -6,10 +6,11 @@ from dataclasses import asdict
 from typing import Any
 
 from app.chat_settings import ChatSettings
-from app.engine import EngineStatus
+from app.engine_status import EngineStatus
 from app.metrics import TRACES, MetricsRecord, Sample, Summary
 from app.outlook import Outlook
-from app.runs import Run, RunView
+from app.run_views import RunView
+from app.runs import Run
 from app.store import Chat, StoredMessage
 from backends.contract import LoadedModel
 from backends.events import LoadProgress

@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable
 
 from app.chat_settings import ChatSettings
-from app.runs import Ending, Run
+from app.run_views import Ending
+from app.runs import Run
 from app.store import MessageStatus, Store
 from app.store_file import StoreError
 from backends.contract import LoadedModel

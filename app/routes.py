@@ -6,21 +6,17 @@ by offset, so any number of tabs can come late, go, and come back. `app.server` 
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import plotly
 from fastapi import APIRouter, FastAPI, Request
-from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from pydantic import BaseModel
-from starlette.concurrency import run_in_threadpool
 
 from app.archive_routes import archive_routes
 from app.demo_run import start_demo
 from app.estimate_routes import estimate_routes
-from app.following import Event, Follower
 from app.outlook import outlook
 from app.page_data import Json, chat_data, message_data, metrics_data, outlook_data, started_data, status_data
 from app.prompt_routes import prompt_routes
@@ -36,17 +32,12 @@ from app.reading_routes import (
 )
 from app.run_routes import run_routes
 from app.service import Service
+from app.stream_routes import stream_routes
 from app.transcripts import Transcripts
 from app.tree_routes import tree_routes
 from backends.errors import BadRequestError, RingsideError
 
-TICK_S = 0.2
-"""Pause between looks at a reply being written."""
-
-IDLE_TICK_S = 0.5
-PING_S = 15.0
 _MEDIA_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".png": "image/png"}
-_STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
 class Text(BaseModel):
@@ -97,7 +88,7 @@ def add_routes(app: FastAPI, service: Service, stopping: Callable[[], bool] = la
         estimate_routes(service),
         proof_pages(),
         proof_routes(service),
-        _stream_routes(service, transcripts, stopping),
+        stream_routes(service, transcripts, stopping),
     ):
         app.include_router(router, prefix="/app")
 
@@ -249,55 +240,6 @@ def _model_routes(service: Service) -> APIRouter:
         return {}
 
     return router
-
-
-def _stream_routes(service: Service, transcripts: Transcripts, stopping: Callable[[], bool]) -> APIRouter:
-    router = APIRouter()
-
-    @router.get("/stream")
-    async def stream(
-        chat: int | None = None,
-        message: int | None = None,
-        block: int = 0,
-        sequence: int = 0,
-        chars: int = 0,
-        changes: int | None = None,
-    ) -> StreamingResponse:
-        follower = Follower(
-            service,
-            transcripts,
-            chat,
-            message_id=message,
-            block=block,
-            sequence=sequence,
-            num_chars=chars,
-            num_changes=changes,
-        )
-        return StreamingResponse(_sent(follower, stopping), media_type="text/event-stream", headers=_STREAM_HEADERS)
-
-    return router
-
-
-async def _sent(follower: Follower, stopping: Callable[[], bool]) -> AsyncIterator[str]:
-    """Poll and encode until the tab goes (the server cancels this) or the application stops.
-
-    A tab that reads slowly holds back the next poll and then gets one larger step: nothing piles up.
-    """
-    quiet_s = 0.0
-    while not stopping():
-        events = await run_in_threadpool(follower.poll)
-        for event in events:
-            yield _encoded(event)
-        pause_s = TICK_S if follower.busy else IDLE_TICK_S
-        quiet_s = 0.0 if events else quiet_s + pause_s
-        if quiet_s >= PING_S:
-            quiet_s = 0.0
-            yield ": ping\n\n"
-        await asyncio.sleep(pause_s)
-
-
-def _encoded(event: Event) -> str:
-    return f"event: {event.name}\ndata: {json.dumps(event.data, ensure_ascii=False, separators=(',', ':'))}\n\n"
 
 
 def _messages_with_blocks(service: Service, transcripts: Transcripts, chat_id: int, known: int) -> list[Json]:

@@ -6,7 +6,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from app.metrics import Summary
-from app.runs import RunView
+from app.run_views import RunView
 from backends.contract import LoadedModel
 from backends.events import LoadProgress, PrefillProgress
 from backends.requests import CachePolicy

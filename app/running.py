@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from app.run_data import view_from
+from app.run_views import RunView
 from app.running_instance import RunningInstance
-from app.runs import Run, RunView
+from app.runs import Run
 
 _WAIT_S = 10.0
 _TICK_S = 0.25

@@ -13,7 +13,8 @@ from typing import Any
 
 from app.chat_settings import ChatSettings, chat_settings_from, from_json, to_json
 from app.editing import Editing
-from app.engine import Engine, EngineStatus
+from app.engine import Engine
+from app.engine_status import EngineStatus
 from app.fed_prompts import FedPrompt, FedPrompts
 from app.input_rules import clean_text, require_loadable, require_variants, require_words, title_from
 from app.library import Library

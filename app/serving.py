@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from app.jobs import Job
-from app.runs import Ending, Run
+from app.run_views import Ending
+from app.runs import Run
 from app.worker_messages import Ended, Generate, GenerateTogether, Noted, Report, Update
 from backends.errors import RingsideError
 from backends.events import Finished, FinishReason

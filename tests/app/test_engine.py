@@ -18,7 +18,7 @@ import pytest
 from app.engine import Engine
 from app.jobs import Job, NothingKept
 from app.runs import Run
-from app.worker import _is_out_of_memory
+from app.worker_failures import is_out_of_memory
 from backends.errors import RingsideError
 from backends.requests import GenerationRequest, LoadRequest, Message, Sampling
 
@@ -367,4 +367,4 @@ class _TorchLikeError(RuntimeError):
     ],
 )
 def test_running_out_of_memory_is_told_from_other_errors(error: Exception, is_memory: bool) -> None:
-    assert _is_out_of_memory(error) is is_memory
+    assert is_out_of_memory(error) is is_memory

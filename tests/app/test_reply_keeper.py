@@ -7,7 +7,8 @@ import pytest
 
 from app.chat_settings import ChatSettings
 from app.reply_keeper import FLUSH_CHARS, ReplyKeeper
-from app.runs import Ending, Run
+from app.run_views import Ending
+from app.runs import Run
 from app.store import Store
 from app.worker_messages import Update
 from backends.requests import LoadRequest

@@ -5,7 +5,8 @@ import threading
 from array import array
 
 from app.journal import Written
-from app.runs import Ending, Run
+from app.run_views import Ending
+from app.runs import Run
 from app.worker_messages import Update
 from backends.events import LoadProgress, PrefillProgress
 

@@ -6,9 +6,9 @@ import threading
 import time
 from bisect import bisect_right
 
+from app.run_views import RunView
 from app.running import RemoteRun
 from app.running_instance import RunningInstance
-from app.runs import RunView
 from backends.errors import RingsideError
 
 
