@@ -37,11 +37,11 @@ TRACES = (
 MAX_POINTS = 2000
 """Points of a trace kept at most; see `app.series`."""
 
-MAX_RECENT_SAMPLES = 1200
-"""Samples held for followers that want only what is new: a minute at 20 a second."""
+MAX_RECENT_SAMPLES = 300
+"""Samples held for followers that want only what is new: 15 s at 20 a second; one later gets the whole series."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Sample:
     """Figures at one moment. `tokens` counts the reply's tokens, `time_s` its seconds of generation, prefill included.
 

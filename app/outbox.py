@@ -1,6 +1,7 @@
 """What a generation brings, on its way to the engine: collected by the worker, sent in few messages.
 
-At most 20 times a second goes what has come together, and twice a second a sign of life when nothing comes.
+What has come together goes at most 20 times a second unless it is very much, and a sign of life twice a second when
+nothing comes.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ SIGN_OF_LIFE_S = 0.5
 _MEMORY_INTERVAL_S = 0.1
 _MOST_UNSETTLED = 64
 """Chunks that wait at most: a text that goes on looking like the beginning of a stop string is sent all the same."""
+
+_MOST_WAITING_TOKENS = 2048
+"""Tokens that wait to be sent at most: a generation that is faster than the application waits for it."""
 
 
 class Outbox:
@@ -89,8 +93,12 @@ class Outbox:
             if self._token_ids and self._first_token_s is None:
                 self._first_token_s = now_s
             self._figures = figures
+            num_waiting = len(self._token_ids)
         self._unsettled.clear()
-        self._has_news.set()
+        if num_waiting >= _MOST_WAITING_TOKENS:
+            self._send_news()  # waits while the pipe is full
+        else:
+            self._has_news.set()
 
     def note_prefill(self, progress: PrefillProgress) -> None:
         now_s = self.time_s()

@@ -1,6 +1,7 @@
 """Keeps a reply on disk while it is written: within a second, or every 4 kB, the figures every quarter minute.
 
-The engine asks at every report and four times a second, so what came is on disk `FLUSH_S` and a quarter second later.
+The engine asks at every report and four times a second, so what came is on disk `FLUSH_S` and a quarter second later: a
+second, with room for a machine that is busy with other things.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from app.store_file import StoreError
 from backends.contract import LoadedModel
 from backends.events import FinishReason
 
-FLUSH_S = 0.7
+FLUSH_S = 0.4
 FLUSH_CHARS = 4096
 METRICS_S = 15.0
 

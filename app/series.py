@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
 
 Point = tuple[int, float, float]
 """tokens, seconds, value."""
+
+_NUMBER_BYTES = 8
+_BUCKET_NUMBERS = 6  # those of its lowest and of its highest point
 
 
 class BoundedSeries:
@@ -23,7 +27,9 @@ class BoundedSeries:
             raise ValueError(f"a series of {max_points} points cannot be halved; give an even number of at least 8")
         # Two drawn points are kept for the very first and the very last one, which need not be extremes.
         self._max_buckets = (max_points - 2) // 2
-        self._buckets: list[tuple[Point, Point]] = []
+        # As plain numbers and all of them from the start: a series takes no more memory when it is full.
+        self._numbers = array("d", bytes(_BUCKET_NUMBERS * _NUMBER_BYTES * self._max_buckets))
+        self._num_buckets = 0
         self._points_per_bucket = 1
         self._num_in_last = 0
         self._first: Point | None = None
@@ -36,30 +42,44 @@ class BoundedSeries:
         if self._first is None:
             self._first = point
         self._last = point
-        if self._buckets and self._num_in_last < self._points_per_bucket:
-            self._buckets[-1] = _merged(self._buckets[-1], (point, point))
+        if self._num_buckets and self._num_in_last < self._points_per_bucket:
+            last = self._num_buckets - 1
+            self._put(last, _merged(self._bucket(last), (point, point)))
             self._num_in_last += 1
             return
-        if len(self._buckets) >= self._max_buckets:
+        if self._num_buckets >= self._max_buckets:
             self._halve()
-        self._buckets.append((point, point))
+        self._put(self._num_buckets, (point, point))
+        self._num_buckets += 1
         self._num_in_last = 1
 
     def points(self) -> list[Point]:
         """Return the points to draw, oldest first, at most `max_points`, first and last always among them."""
         drawn: list[Point] = []
-        for low, high in self._buckets:
-            drawn += [low] if low is high else sorted((low, high), key=_moment)
+        for low, high in map(self._bucket, range(self._num_buckets)):
+            drawn += [low] if low == high else sorted((low, high), key=_moment)
         if self._first is not None and drawn[0] != self._first:
             drawn.insert(0, self._first)
         if self._last is not None and drawn[-1] != self._last:
             drawn.append(self._last)
         return drawn
 
+    def _bucket(self, place: int) -> tuple[Point, Point]:
+        start = place * _BUCKET_NUMBERS
+        low_tokens, low_s, low, high_tokens, high_s, high = self._numbers[start : start + _BUCKET_NUMBERS]
+        return (int(low_tokens), low_s, _plain(low)), (int(high_tokens), high_s, _plain(high))
+
+    def _put(self, place: int, bucket: tuple[Point, Point]) -> None:
+        start = place * _BUCKET_NUMBERS
+        self._numbers[start : start + _BUCKET_NUMBERS] = array("d", (*bucket[0], *bucket[1]))
+
     def _halve(self) -> None:
-        pairs = zip(self._buckets[::2], self._buckets[1::2], strict=False)
-        odd = self._buckets[len(self._buckets) // 2 * 2 :]
-        self._buckets = [_merged(left, right) for left, right in pairs] + odd
+        num_pairs, is_odd = divmod(self._num_buckets, 2)
+        for place in range(num_pairs):
+            self._put(place, _merged(self._bucket(2 * place), self._bucket(2 * place + 1)))
+        if is_odd:
+            self._put(num_pairs, self._bucket(self._num_buckets - 1))
+        self._num_buckets = num_pairs + is_odd
         self._points_per_bucket *= 2
 
 
@@ -68,6 +88,11 @@ def _merged(left: tuple[Point, Point], right: tuple[Point, Point]) -> tuple[Poin
     low = right[0] if right[0][2] < left[0][2] else left[0]
     high = right[1] if right[1][2] >= left[1][2] else left[1]
     return low, high
+
+
+def _plain(value: float) -> float:
+    """Return a whole number as such: bytes go to pages and files without a decimal point."""
+    return int(value) if value.is_integer() else value
 
 
 def _moment(point: Point) -> tuple[float, int]:

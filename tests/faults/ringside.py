@@ -19,6 +19,7 @@ from app.running_instance import RunningInstance
 from backends.errors import RingsideError
 
 PATIENCE_S = 120.0
+_STARTING_S = 600.0  # importing Gradio takes seconds of a core, and a busy machine gives little of one
 _FAREWELL_S = 20.0
 
 _ROUTES_ONLY = """
@@ -59,7 +60,7 @@ class Ringside:
         self._log = (work / "ringside.log").open("ab")
         script = work / "routes_only.py"
         script.write_text(_ROUTES_ONLY)
-        chat = ["-m", "app", "chat", "--no-browser", "--json"]
+        chat = ["-m", "app", "chat", "--no-browser", "--json", "--backend", "echo"]  # which fetches no model
         self._command = [sys.executable, *(chat if with_page else [str(script)])]
         self._process: subprocess.Popen[str] | None = None
         self._instance: RunningInstance | None = None
@@ -75,7 +76,7 @@ class Ringside:
         if not line:
             raise FailedCheckError("the application did not start")
         self._instance = RunningInstance(json.loads(line)["url"])
-        wait_until(lambda: self.instance.answers(1.0), "the application answers")
+        wait_until(lambda: self.instance.answers(1.0), "the application answers", _STARTING_S)
 
     @property
     def instance(self) -> RunningInstance:
@@ -110,13 +111,15 @@ class Ringside:
             worker.send_signal(signal.SIGKILL)
         return bool(workers)
 
-    def kill(self) -> None:
-        """End the application with SIGKILL, and see that its worker goes too."""
+    def kill(self) -> float:
+        """End the application with SIGKILL and see that its worker goes too; return when, as `time.monotonic` has it."""
         assert self._process is not None
         workers = self.processes()
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
+        killed_at_s = time.monotonic()
         wait_until(lambda: not any(worker.is_running() and _runs(worker) for worker in workers), "the worker is gone")
+        return killed_at_s
 
     def limit_file_size(self, num_bytes: int | None) -> None:
         """Let no file of the application grow beyond a size; None lifts that."""

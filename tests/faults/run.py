@@ -101,8 +101,9 @@ class FaultRun:
     # What is done; each returns whether nothing at all may be lost
 
     def _kill_application(self, started: dict[str, Any], witness: Witness) -> bool:
-        self._ringside.kill()
-        self._restart(witness)
+        self._killed_at_s = self._ringside.kill()
+        witness.wait()
+        self._ringside.start()
         return False
 
     def _kill_both(self, started: dict[str, Any], witness: Witness) -> bool:
@@ -173,11 +174,6 @@ class FaultRun:
                     continue
         yield
         filler.unlink()
-
-    def _restart(self, witness: Witness) -> None:
-        self._killed_at_s = time.monotonic()
-        witness.wait()
-        self._ringside.start()
 
     # What is checked
 
