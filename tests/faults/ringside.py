@@ -112,7 +112,7 @@ class Ringside:
         return bool(workers)
 
     def kill(self) -> float:
-        """End the application with SIGKILL and see that its worker goes too; return when, as `time.monotonic` has it."""
+        """End the application with SIGKILL and see that its worker goes too; return when (`time.monotonic`)."""
         assert self._process is not None
         workers = self.processes()
         self._process.send_signal(signal.SIGKILL)
