@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,19 @@ settings.register_profile("ci", derandomize=True)  # CI judges a change by the s
 if os.environ.get("CI"):
     settings.load_profile("ci")
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # processes beside each other share the cores already
+
 USER_DATA_FOLDER = data_folder()  # read before any test moves the home
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+    """Spread tests over processes by file, those with a browser in one: two browsers at once slow each other down."""
+    if config.getoption("loadgroup", False):
+        for item in items:
+            group = "browser" if item.get_closest_marker("browser") else item.nodeid.partition("::")[0]
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")
