@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from app.chat_settings import ChatSettings
+from app.native_memory import trim
 from app.run_views import Ending
 from app.runs import Run
 from app.store import MessageStatus, Store
@@ -101,6 +102,7 @@ class ReplyKeeper:
         record = self._run.metrics()
         if record.sequence:
             self._store.keep_metrics(self._run.message_id, record.pack())
+        trim()
 
     def _finish(self) -> None:
         ending = self._ending
@@ -109,6 +111,7 @@ class ReplyKeeper:
         self._keep_metrics()
         error = f"{ending.error} {ending.hint}".strip()
         self._store.finish(self._run.message_id, status_after(ending), ending.reason, error, ending.seed)
+        trim()
 
     def _try(self, action: Callable[[], None]) -> bool:
         try:

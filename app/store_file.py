@@ -10,6 +10,7 @@ from app.store_schema import MIGRATIONS
 from backends.errors import RingsideError
 
 _BUSY_TIMEOUT_S = 3.0
+_CACHE_KB = 400  # pages at hand; SQLite's own 2,000 would grow all through a long reply, and the system keeps pages too
 
 
 class StoreError(RingsideError):
@@ -29,6 +30,7 @@ def open_database(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
         connection.create_function("casefold", 1, lambda text: str(text).casefold(), deterministic=True)
         if (found := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(found)

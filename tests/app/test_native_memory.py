@@ -29,3 +29,21 @@ print(psutil.Process().memory_info().rss - before)
 def test_large_blocks_are_given_back_when_they_are_freed() -> None:
     grown_bytes = int(subprocess.check_output([sys.executable, "-c", _RESIDENT_AFTER, "set"]))
     assert grown_bytes < 8 * 2**20
+
+
+_RESIDENT_AFTER_TRIM = """
+import psutil
+from app.native_memory import trim
+pieces = [bytearray(4000) for _ in range(10_000)]
+kept = pieces[::1000] + [bytearray(4000)]
+del pieces
+before = psutil.Process().memory_info().rss
+trim()
+print(before - psutil.Process().memory_info().rss)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's allocator is what this asks")
+def test_small_blocks_that_were_freed_between_others_are_given_back_by_trimming() -> None:
+    given_back_bytes = int(subprocess.check_output([sys.executable, "-c", _RESIDENT_AFTER_TRIM]))
+    assert given_back_bytes > 30 * 10**6

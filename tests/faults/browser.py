@@ -11,7 +11,10 @@ import psutil
 
 from tests.browser.driving import SHOWN_TEXT, chromium_path, launch_arguments
 
-_PATIENCE_MS = 120_000
+KINDS = ("browser", "renderer")
+"""Chromium's processes that can be told apart and matter: its own, and those of pages."""
+
+_PATIENCE_MS = 300_000
 _TYPE = "--type="
 
 
@@ -20,13 +23,14 @@ class Tab:
 
     def __init__(self, page: Any) -> None:
         self._page = page
+        page.set_default_timeout(_PATIENCE_MS)
         self.complaints: list[str] = []
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
 
     def open(self, url: str, chat_id: int) -> None:
         """Show a chat."""
         self._page.goto(f"{url}#chat={chat_id}")
-        self._page.wait_for_selector("body.rs-ready", timeout=_PATIENCE_MS)
+        self._page.wait_for_selector("body.rs-ready")
 
     def reload(self) -> None:
         """Load the page again, without waiting for all of it."""
@@ -34,12 +38,12 @@ class Tab:
 
     def wait_until_ready(self) -> None:
         """Wait until the page works."""
-        self._page.wait_for_selector("body.rs-ready", timeout=_PATIENCE_MS)
+        self._page.wait_for_selector("body.rs-ready")
 
     def shown_text(self) -> str:
         """Return what the last reply shows."""
         reply = self._page.locator(".message.assistant .reply").last
-        reply.wait_for(state="attached", timeout=_PATIENCE_MS)
+        reply.wait_for(state="attached")
         return str(reply.evaluate(SHOWN_TEXT))
 
     def collect_garbage(self) -> None:
@@ -74,4 +78,4 @@ def browser_bytes() -> dict[str, int]:
         if command and "chrom" in command[0]:
             kinds = [part[len(_TYPE) :] for part in command if part.startswith(_TYPE)]
             sizes[kinds[0] if kinds else "browser"] += size_bytes
-    return {kind: size for kind, size in sizes.items() if kind in ("browser", "renderer")}
+    return {kind: size for kind, size in sizes.items() if kind in KINDS}

@@ -126,7 +126,8 @@ class FaultRun:
         for _ in range(5):
             others = Witness(self._ringside.instance, started["run"])
             with self._ringside.instance.opened(f"stream?chat={started['chat']}") as stream:
-                stream.read(self._chance.randrange(1, 4_000))
+                stream.readline()
+                stream.readline(self._chance.randrange(1, 4_000))  # what follows a name is one line, however long
             del others
             self._ringside.ask(f"chats/{started['chat']}")
         witness.wait()
