@@ -2,6 +2,7 @@
 // hover stay and nothing leaks. Plotly itself is fetched after the page is up.
 
 import { duration } from "./format.js";
+import { remember, remembered } from "./remembered.js";
 
 const PERIOD_MS = 1000;
 const HIDDEN_PERIOD_MS = 5000;
@@ -165,7 +166,9 @@ export class Charts {
 
   #valueAxis(which) {
     if (which === "memory") return { type: this.log ? "log" : "linear", ...bytesTicks(this), exponentformat: "SI" };
-    return which === "phrases" ? { range: [0, 1.04], tickformat: ".0%", nticks: 3 } : { tickformat: "~g" };
+    if (which === "phrases") return { range: [0, 1.04], tickformat: ".0%", nticks: 3 };
+    const fastest = this.panel.series.tokens_per_s_smooth.values.reduce((most, value) => Math.max(most, value), 0);
+    return { tickformat: "~g", autorangeoptions: fastest ? { clipmax: 1.5 * fastest } : {} }; // two tokens at once are no speed
   }
 
   // A prompt is read between two tokens: a line there, with how long it took.
@@ -246,20 +249,4 @@ export function plotly() {
     document.head.append(script);
   });
   return loading;
-}
-
-function remembered(key, fallback) {
-  try {
-    return localStorage.getItem(key) ?? fallback;
-  } catch {
-    return fallback;
-  }
-}
-
-function remember(key, value) {
-  try {
-    localStorage.setItem(key, value);
-  } catch {
-    // switched off: the choice lasts as long as the page
-  }
 }

@@ -1,10 +1,11 @@
 // The list of chats: open, rename in place, pin, folders, export, delete after asking.
 
 import { get, patch, put, remove } from "./api.js";
-import { openMenu } from "./chat_menu.js";
+import { openMenu } from "./menu.js";
 import { foldersOf, rowsOf } from "./chat_rows.js";
 import { watchDrag } from "./chat_drag.js";
 import { chatElement, headElement, questionElement, typingElement } from "./chat_elements.js";
+import { remember, remembered } from "./remembered.js";
 import { RowWindow } from "./row_window.js";
 
 const FOLDED_KEY = "ringside.folded";
@@ -25,7 +26,7 @@ export class Chats {
     this.current = null;
     this.chats = []; // all of them, pinned first, then as they were written to
     this.asked = 0;
-    this.folded = new Set(kept(FOLDED_KEY));
+    this.folded = new Set(JSON.parse(remembered(FOLDED_KEY, "[]")));
     this.instead = new Map(); // key of a row -> what stands in its place: an input, a question
     this.rows = new RowWindow(
       document.getElementById("rs-chat-scroller"),
@@ -105,8 +106,8 @@ export class Chats {
   }
 
   #openMenu(button, row, at = null) {
-    if (row.chat) openMenu(button, row.chat.title || "New chat", this.#chatItems(row), at);
-    else openMenu(button, row.head, this.#folderItems(row), at);
+    if (row.chat) openMenu(button, row.chat.title || "New chat", this.#chatItems(row), { at });
+    else openMenu(button, row.head, this.#folderItems(row), { at });
   }
 
   #chatItems({ key, chat }) {
@@ -167,7 +168,7 @@ export class Chats {
   #fold(row, folded) {
     if (folded) this.folded.add(row.key);
     else this.folded.delete(row.key);
-    keep(FOLDED_KEY, [...this.folded]);
+    remember(FOLDED_KEY, JSON.stringify([...this.folded]));
     this.#draw();
   }
 
@@ -222,21 +223,5 @@ export class Chats {
       this.complain(problem);
     }
     this.refresh();
-  }
-}
-
-function kept(key) {
-  try {
-    return JSON.parse(localStorage.getItem(key)) ?? [];
-  } catch {
-    return []; // storage is switched off
-  }
-}
-
-function keep(key, value) {
-  try {
-    localStorage.setItem(key, JSON.stringify(value));
-  } catch {
-    // lasts as long as the page
   }
 }

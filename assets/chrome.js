@@ -1,5 +1,7 @@
 // What surrounds the text: drawers on a narrow screen, the settings sheet, light and dark.
 
+import { remember, remembered } from "./remembered.js";
+
 const THEME_KEY = "ringside.theme";
 
 export function watchChrome() {
@@ -53,12 +55,7 @@ export function watchChrome() {
 // As the system says, until a person says otherwise.
 export function watchTheme() {
   const system = window.matchMedia("(prefers-color-scheme: dark)");
-  let chosen = null;
-  try {
-    chosen = localStorage.getItem(THEME_KEY);
-  } catch {
-    // storage is switched off
-  }
+  let chosen = remembered(THEME_KEY);
   const apply = () => {
     const dark = chosen ? chosen === "dark" : system.matches;
     document.body.classList.toggle("dark", dark);
@@ -68,11 +65,7 @@ export function watchTheme() {
   system.addEventListener("change", apply);
   document.getElementById("rs-theme").addEventListener("click", () => {
     chosen = document.body.classList.contains("dark") ? "light" : "dark";
-    try {
-      localStorage.setItem(THEME_KEY, chosen);
-    } catch {
-      // lasts as long as the page
-    }
+    remember(THEME_KEY, chosen);
     apply();
   });
   apply();

@@ -1,6 +1,7 @@
 // The box one writes in. What is typed is kept in the browser until it is sent, a draft for each chat.
 
 import { showProblem } from "./api.js";
+import { remember, remembered } from "./remembered.js";
 
 const KEY = "ringside.draft.";
 
@@ -36,7 +37,7 @@ export class Composer {
   // Shows the draft of a chat.
   use(chatId) {
     this.key = `${KEY}${chatId ?? "new"}`;
-    this.#put(read(this.key));
+    this.#put(remembered(this.key, ""));
     this.complain(null);
   }
 
@@ -71,7 +72,7 @@ export class Composer {
     const { key } = this;
     try {
       await this.send(text);
-      write(key, "");
+      remember(key, null);
       if (this.input.value === text) this.#put("");
       this.#typed();
     } catch (problem) {
@@ -83,7 +84,7 @@ export class Composer {
   }
 
   #typed() {
-    write(this.key, this.input.value);
+    remember(this.key, this.input.value || null);
     this.#fit();
   }
 
@@ -95,22 +96,5 @@ export class Composer {
   #fit() {
     this.input.style.height = "auto";
     this.input.style.height = `${Math.min(this.input.scrollHeight, window.innerHeight * 0.4)}px`;
-  }
-}
-
-function read(key) {
-  try {
-    return localStorage.getItem(key) ?? "";
-  } catch {
-    return ""; // storage can be switched off; the box works without
-  }
-}
-
-function write(key, text) {
-  try {
-    if (text) localStorage.setItem(key, text);
-    else localStorage.removeItem(key);
-  } catch {
-    // full or switched off: the text is still in the box
   }
 }

@@ -2,19 +2,12 @@
 
 import { getText, showProblem } from "./api.js";
 import { copyText } from "./copying.js";
+import { button, element } from "./elements.js";
+import { ENDINGS } from "./endings.js";
 import { count, duration, plural, rate } from "./format.js";
 import { leavePlainText } from "./plain_text.js";
 import { Reply } from "./reply.js";
 import { SectionWindow } from "./section_window.js";
-
-const ENDINGS = {
-  stop: "finished",
-  length: "reached its length limit",
-  cancelled: "stopped by you",
-  error: "ended by an error",
-  time: "reached its time limit",
-  loop: "stopped for going round in circles",
-};
 
 export class Conversation {
   // `actions`: continueReply, regenerate, askAgain(item), all returning promises.
@@ -137,32 +130,26 @@ export class Conversation {
   }
 
   #add(message) {
-    const element = document.createElement("article");
-    element.className = `message ${message.role}`;
-    element.dataset.id = message.id;
-    const item = { element, message, edition: message.edition };
+    const article = element("article", `message ${message.role}`);
+    article.dataset.id = message.id;
+    const item = { element: article, message, edition: message.edition };
     if (message.role === "user") {
-      const text = document.createElement("div");
-      text.className = "said";
-      text.textContent = message.text;
-      element.append(text);
+      article.append(element("div", "said", message.text));
     } else {
       item.reply = new Reply(message.id, this.window);
-      item.status = document.createElement("div");
-      item.status.className = "reply-status";
-      item.problem = document.createElement("div");
-      item.problem.className = "problem";
+      item.status = element("div", "reply-status");
+      item.problem = element("div", "problem");
       item.problem.hidden = true;
-      element.append(item.reply.body, item.status, item.problem);
+      article.append(item.reply.body, item.status, item.problem);
     }
-    item.footer = document.createElement("footer");
+    item.footer = element("footer");
     item.footer.innerHTML =
       '<span class="words"></span><span class="switcher" role="group" aria-label="Variants"></span><span class="quick"></span>' +
       '<button type="button" class="mini more" aria-haspopup="menu" aria-expanded="false">⋯</button>';
     [item.words, item.switcher, item.quick, item.more] = item.footer.children;
     item.more.setAttribute("aria-label", message.role === "user" ? "More for this message" : "More for this reply");
-    element.append(item.footer);
-    this.list.append(element);
+    article.append(item.footer);
+    this.list.append(article);
     this.items.set(message.id, item);
     return item;
   }
@@ -226,21 +213,18 @@ export class Conversation {
       const { message } = item;
       if (!this.#isWriting(message)) {
         buttons.push(["copy", "Copy"]);
-        if (item === last && item.reply && !writing) buttons.push(["continue", "Continue"], ["regenerate", "Regenerate"]);
-        if (item === lastUser && !writing) buttons.push(["edit", "Edit"]);
-        if (item === last && !item.reply && !writing) buttons.push(["regenerate", "Answer this"]);
+        if (item === last && item.reply && !writing) buttons.push(["continue", "Continue"], ["regenerate", "Write another reply"]);
+        if (item === lastUser && !writing) buttons.push(["edit", "Ask again"]);
+        if (item === last && !item.reply && !writing) buttons.push(["regenerate", "Answer"]);
       }
       const words = item.reply && !this.#isWriting(message) ? this.#words(message) : "";
       const shape = `${words}|${buttons.map(([name]) => name)}`;
       if (item.footerShape === shape) continue;
       item.footerShape = shape;
       const made = buttons.map(([name, label]) => {
-        const button = document.createElement("button");
-        button.type = "button";
-        button.className = "mini";
-        button.dataset.action = name;
-        button.textContent = label;
-        return button;
+        const action = button("mini", label);
+        action.dataset.action = name;
+        return action;
       });
       item.words.textContent = words;
       const focused = item.quick.contains(document.activeElement) ? document.activeElement.dataset.action : null;
@@ -265,26 +249,26 @@ export class Conversation {
   }
 
   async #clicked(event) {
-    const button = event.target.closest("button");
-    if (!button) return;
-    const item = this.items.get(Number(button.closest(".message")?.dataset.id));
+    const pressed = event.target.closest("button");
+    if (!pressed) return;
+    const item = this.items.get(Number(pressed.closest(".message")?.dataset.id));
     if (!item) return;
-    if (button.classList.contains("copy-code")) {
-      const number = button.closest(".code").dataset.code;
-      return copyText(getText(`/messages/${item.message.id}/code/${number}`), button);
+    if (pressed.classList.contains("copy-code")) {
+      const number = pressed.closest(".code").dataset.code;
+      return copyText(getText(`/messages/${item.message.id}/code/${number}`), pressed);
     }
-    if (button.classList.contains("fold")) {
+    if (pressed.classList.contains("fold")) {
       item.reply.toggleFold();
       return undefined;
     }
-    const { action } = button.dataset;
-    if (action === "copy") return copyText(item.reply ? item.reply.text() : Promise.resolve(item.message.text), button);
+    const { action } = pressed.dataset;
+    if (action === "copy") return copyText(item.reply ? item.reply.text() : Promise.resolve(item.message.text), pressed);
     if (action === "edit") return this.actions.askAgain(item);
     if (action === "continue" || action === "regenerate") {
-      button.disabled = true;
+      pressed.disabled = true;
       this.stick = true;
       await (action === "continue" ? this.actions.continueReply() : this.actions.regenerate());
-      button.disabled = false;
+      pressed.disabled = false;
     }
   }
 

@@ -1,12 +1,14 @@
 // A notification of the system when a reply is done and nobody looks. The browser asks for leave only upon a click.
 
+import { remember, remembered } from "./remembered.js";
+
 const KEY = "ringside.tell";
 
 export class DoneNotice {
   constructor() {
     this.button = document.getElementById("rs-tell");
     this.told = null;
-    this.wanted = read() && window.Notification?.permission === "granted";
+    this.wanted = remembered(KEY) === "on" && window.Notification?.permission === "granted";
     this.#show();
     this.button.addEventListener("click", () => this.#toggle());
   }
@@ -30,7 +32,7 @@ export class DoneNotice {
   async #toggle() {
     const permission = this.wanted ? "off" : await Notification.requestPermission();
     this.wanted = permission === "granted";
-    keep(this.wanted);
+    remember(KEY, this.wanted ? "on" : "off");
     this.#show();
     if (permission === "denied") this.button.textContent = "The browser blocks notifications";
   }
@@ -38,21 +40,5 @@ export class DoneNotice {
   #show() {
     this.button.setAttribute("aria-pressed", String(this.wanted));
     this.button.textContent = this.wanted ? "Will tell you when done ✓" : "Tell me when done";
-  }
-}
-
-function read() {
-  try {
-    return localStorage.getItem(KEY) === "on";
-  } catch {
-    return false; // storage is switched off
-  }
-}
-
-function keep(wanted) {
-  try {
-    localStorage.setItem(KEY, wanted ? "on" : "off");
-  } catch {
-    // lasts as long as the page
   }
 }

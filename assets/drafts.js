@@ -2,18 +2,11 @@
 
 import { post } from "./api.js";
 import { watchCode } from "./copying.js";
+import { button, element } from "./elements.js";
+import { ENDINGS } from "./endings.js";
 import { count, plural, rate } from "./format.js";
 import { Reply } from "./reply.js";
 import { selectVariant } from "./variants.js";
-
-const ENDED = {
-  stop: "finished",
-  length: "reached its length limit",
-  cancelled: "stopped",
-  error: "ended by an error",
-  time: "reached its time limit",
-  loop: "stopped for going round in circles",
-};
 
 export class Drafts {
   // `conversation` holds the messages; `complain(problem)` shows what went wrong.
@@ -22,14 +15,11 @@ export class Drafts {
     this.complain = complain;
     this.columns = new Map(); // message id -> Column
     this.wanted = document.getElementById("rs-variants");
-    this.element = document.createElement("section");
-    this.element.className = "drafts";
+    this.element = element("section", "drafts");
     this.element.setAttribute("aria-label", "Variants to pick from");
     this.element.hidden = true;
-    this.words = document.createElement("p");
-    this.words.className = "drafts-words";
-    this.row = document.createElement("div");
-    this.row.className = "drafts-row";
+    this.words = element("p", "drafts-words");
+    this.row = element("div", "drafts-row");
     this.element.append(this.words, this.row);
     conversation.list.after(this.element);
     this.row.addEventListener("click", (event) => this.#clicked(event));
@@ -99,17 +89,17 @@ export class Drafts {
   }
 
   async #clicked(event) {
-    const button = event.target.closest("button[data-draft]");
-    if (!button) return;
-    const column = this.columns.get(Number(button.closest(".draft").dataset.id));
-    button.disabled = true;
+    const pressed = event.target.closest("button[data-draft]");
+    if (!pressed) return;
+    const column = this.columns.get(Number(pressed.closest(".draft").dataset.id));
+    pressed.disabled = true;
     try {
-      if (button.dataset.draft === "stop") await column.stop();
+      if (pressed.dataset.draft === "stop") await column.stop();
       else await this.#pick(column);
     } catch (problem) {
       this.complain(problem);
     }
-    button.disabled = false;
+    pressed.disabled = false;
   }
 
   // The one that is picked goes on if it is still being written; the others stop where they are.
@@ -125,20 +115,15 @@ class Column {
     this.id = messageId;
     this.ended = false;
     this.reply = new Reply(messageId, sectionWindow);
-    this.element = document.createElement("article");
-    this.element.className = "draft";
+    this.element = element("article", "draft");
     this.element.dataset.id = messageId;
     const name = `Variant ${number}`;
-    const heading = document.createElement("h3");
-    heading.textContent = name;
-    this.note = document.createElement("span");
-    this.note.className = "draft-note";
+    this.note = element("span", "draft-note");
     this.stopButton = draftButton("stop", "Stop", `Stop variant ${number}`, "mini");
     this.stopButton.hidden = true;
-    const head = document.createElement("header");
-    head.append(heading, this.note, this.stopButton);
-    this.text = document.createElement("div");
-    this.text.className = "draft-text";
+    const head = element("header");
+    head.append(element("h3", "", name), this.note, this.stopButton);
+    this.text = element("div", "draft-text");
     this.text.tabIndex = 0;
     this.text.setAttribute("role", "region");
     this.text.setAttribute("aria-label", name);
@@ -179,7 +164,7 @@ class Column {
     const { state } = this;
     const tokens = plural(state.num_tokens, "token");
     if (this.ended) {
-      const why = [state.error, state.hint].filter(Boolean).join(" ") || ENDED[state.reason] || "ended";
+      const why = [state.error, state.hint].filter(Boolean).join(" ") || ENDINGS[state.reason] || "ended";
       return `${tokens} · ${why}`;
     }
     if (state.cancelling) return "Stopping";
@@ -206,11 +191,7 @@ class Column {
 }
 
 function draftButton(action, label, name, className) {
-  const button = document.createElement("button");
-  button.type = "button";
-  button.className = className;
-  button.dataset.draft = action;
-  button.textContent = label;
-  button.setAttribute("aria-label", name);
-  return button;
+  const made = button(className, label, name);
+  made.dataset.draft = action;
+  return made;
 }

@@ -68,7 +68,7 @@ function makeForm(canAsk, asks) {
   form.innerHTML =
     '<textarea></textarea><div class="problem" role="alert" hidden></div>' +
     '<div class="edit-buttons"><span class="edit-note" role="status"></span></div>';
-  form.querySelector("textarea").setAttribute("aria-label", asks ? "Ask again with other words" : "Edit the message");
+  form.querySelector("textarea").setAttribute("aria-label", asks ? "Ask again" : "Edit the message");
   form.querySelector(".edit-note").textContent = asks ? "Enter sends" : "Ctrl+Enter saves";
   const submits = { ask: "Send again", save: "Save" };
   const order = asks ? ["ask", "save"] : canAsk ? ["save", "ask"] : ["save"];

@@ -3,6 +3,7 @@
 
 import { get, post } from "./api.js";
 import { bytesTicks, plotly } from "./charts.js";
+import { element } from "./elements.js";
 import { bytes, count } from "./format.js";
 import { frame, tableElement } from "./proof_figures.js";
 
@@ -212,12 +213,5 @@ const freeLine = (color, free) => ({
 function fact(label, value) {
   const made = element("span", "fact");
   made.append(element("span", "fact-label", label), element("b", "", value));
-  return made;
-}
-
-function element(tag, className = "", text = "") {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  if (text) made.textContent = text;
   return made;
 }

@@ -35,7 +35,7 @@ export function day(seconds) {
   const then = new Date(seconds * 1000);
   const now = new Date();
   if (then.toDateString() === now.toDateString()) {
-    return then.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+    return then.toLocaleTimeString([], { hour: "numeric", minute: "2-digit" });
   }
   return then.toLocaleDateString([], { day: "numeric", month: "short" });
 }

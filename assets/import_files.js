@@ -2,6 +2,7 @@
 
 import { post, Problem } from "./api.js";
 import { openDialog } from "./dialog.js";
+import { button, element } from "./elements.js";
 import { plural } from "./format.js";
 
 const MAX_BYTES = 200_000_000; // what the server takes; a larger file is not even read
@@ -40,21 +41,13 @@ async function importAll(files, open, refresh) {
 async function outcome(file, show) {
   try {
     const { chats } = await post("/import", { name: file.name, content: await textOf(file) });
-    const open = document.createElement("button");
-    open.type = "button";
-    open.className = "mini";
-    open.textContent = "Open";
-    open.setAttribute("aria-label", `Open ${chats[0].title || "the chat"}`);
+    const open = button("mini", "Open", `Open ${chats[0].title || "the chat"}`);
     open.addEventListener("click", () => show(chats[0].id));
-    const said = document.createElement("span");
-    said.className = "import-said";
+    const said = element("span", "import-said");
     said.append(nameOf(file), chats.length === 1 ? ` is here as “${chats[0].title}”.` : ` brought ${plural(chats.length, "chat")}.`);
     return [said, open];
   } catch (problem) {
-    const said = document.createElement("span");
-    said.className = "import-said problem";
-    said.textContent = `${problem.message} ${problem.hint ?? ""}`;
-    return [said];
+    return [element("span", "import-said problem", `${problem.message} ${problem.hint ?? ""}`)];
   }
 }
 
@@ -77,11 +70,7 @@ async function textOf(file) {
   }
 }
 
-function nameOf(file) {
-  const name = document.createElement("b");
-  name.textContent = file.name;
-  return name;
-}
+const nameOf = (file) => element("b", "", file.name);
 
 // Only files: text that is dragged, and chats of the list, go where they belong.
 function watchDrops(take) {

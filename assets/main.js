@@ -6,6 +6,7 @@ import { Composer } from "./composer.js";
 import { Conversation } from "./conversation.js";
 import { DoneNotice } from "./done_notice.js";
 import { Drafts } from "./drafts.js";
+import { button, element } from "./elements.js";
 import { Engine } from "./engine.js";
 import { count, plural, rate } from "./format.js";
 import { GoTo } from "./go_to.js";
@@ -348,13 +349,8 @@ async function notices() {
   const box = document.getElementById("rs-notices");
   for (const sentence of sentences) {
     if (sessionStorage.getItem(`ringside.notice.${sentence}`)) continue; // said and closed already
-    const line = document.createElement("div");
-    line.className = "notice";
-    const close = document.createElement("button");
-    close.type = "button";
-    close.className = "icon-button small";
-    close.setAttribute("aria-label", "Close this notice");
-    close.textContent = "✕";
+    const line = element("div", "notice");
+    const close = button("icon-button small", "✕", "Close this notice");
     close.addEventListener("click", () => {
       sessionStorage.setItem(`ringside.notice.${sentence}`, "closed");
       line.remove();

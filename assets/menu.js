@@ -1,60 +1,152 @@
-// A menu at a button: arrow keys, Home, End and first letters walk it, Escape and Tab leave it.
+// A menu at a button: arrow keys, Home, End and first letters walk it, Escape and Tab leave it. A list inside takes the
+// menu's place, which fits any screen.
 
+const MARGIN_PX = 8;
 const GAP_PX = 4;
-let closeOpen = () => {};
+let current = null;
 
-// `entries` are {label, run, disabled, danger}, and null for a line between groups. `note` is said below them.
-export function openMenu(button, entries, note = "") {
-  closeOpen();
-  const menu = document.createElement("div");
-  menu.className = "menu";
-  menu.setAttribute("role", "menu");
-  menu.setAttribute("aria-label", button.getAttribute("aria-label"));
-  const items = [];
-  for (const entry of entries) {
-    const element = entry ? menuItem(entry) : separator();
-    menu.append(element);
-    if (entry) items.push(element);
-  }
-  if (note) menu.append(noteLine(note));
-
-  const close = (refocus) => {
-    closeOpen = () => {};
-    menu.remove();
-    button.setAttribute("aria-expanded", "false");
-    document.removeEventListener("pointerdown", beside, true);
-    window.removeEventListener("resize", close);
-    document.removeEventListener("wheel", beside, true);
-    if (refocus === true) button.focus();
-  };
-  const beside = (event) => menu.contains(event.target) || button.contains(event.target) || close();
-  const choose = (element) => {
-    const entry = entries.filter(Boolean)[items.indexOf(element)];
-    if (!entry || entry.disabled) return;
-    close(true);
-    entry.run();
-  };
-  menu.addEventListener("click", (event) => choose(event.target.closest("[role=menuitem]")));
-  menu.addEventListener("keydown", (event) => pressed(event, items, close, choose));
-  document.addEventListener("pointerdown", beside, true);
-  document.addEventListener("wheel", beside, true);
-  window.addEventListener("resize", close);
-  document.getElementById("rs-shell").append(menu);
-  place(menu, button);
-  button.setAttribute("aria-expanded", "true");
-  closeOpen = close;
-  items[0]?.focus();
+// Items: {label, run} for something to do, {label, items} for a list inside, {label, href} for a file to download, null
+// for a line between groups; `checked`, `danger` and `disabled` show as such. `at` is where a pointer asked for the
+// menu; `note` is said below the items.
+export function openMenu(button, label, items, { at = null, note = "" } = {}) {
+  current?.close(false);
+  current = new Menu(button, { label, items: items.filter((item) => item !== false) }, at, note);
 }
 
-function menuItem({ label, disabled, danger }) {
-  const item = document.createElement("button");
-  item.type = "button";
-  item.setAttribute("role", "menuitem");
-  item.tabIndex = -1;
-  item.textContent = label;
-  if (disabled) item.setAttribute("aria-disabled", "true");
-  if (danger) item.classList.add("danger");
-  return item;
+class Menu {
+  constructor(button, list, at, note) {
+    this.button = button;
+    this.at = at;
+    this.note = note;
+    this.lists = [];
+    this.box = document.createElement("div");
+    this.box.className = "menu";
+    this.box.setAttribute("role", "menu");
+    document.getElementById("rs-shell").append(this.box);
+    button.setAttribute("aria-expanded", "true");
+    this.#show(list);
+    this.box.addEventListener("keydown", (event) => this.#pressed(event));
+    this.box.addEventListener("click", (event) => this.#choose(event.target.closest(".menu-item")));
+    this.beside = (event) => {
+      if (!this.box.contains(event.target) && !button.contains(event.target)) this.close(false);
+    };
+    this.away = () => this.close(false);
+    document.addEventListener("pointerdown", this.beside, true);
+    document.addEventListener("wheel", this.beside, true);
+    window.addEventListener("resize", this.away);
+  }
+
+  close(refocus) {
+    document.removeEventListener("pointerdown", this.beside, true);
+    document.removeEventListener("wheel", this.beside, true);
+    window.removeEventListener("resize", this.away);
+    this.button.setAttribute("aria-expanded", "false");
+    this.box.remove();
+    current = null;
+    if (refocus && this.button.isConnected) this.button.focus();
+  }
+
+  #show(list) {
+    this.lists.push(list);
+    this.#draw();
+    this.box.querySelector(".menu-item:not(.menu-back)").focus();
+  }
+
+  #back() {
+    const { label } = this.lists.pop();
+    this.#draw();
+    const elements = this.#elements();
+    (elements.find((element) => element.dataset.label === label) ?? elements[0]).focus();
+  }
+
+  #draw() {
+    const { label, items } = this.lists[this.lists.length - 1];
+    this.box.setAttribute("aria-label", label);
+    const back = this.lists.length > 1 ? [itemElement({ label, isBack: true })] : [];
+    const note = this.note ? [noteElement(this.note)] : [];
+    this.box.replaceChildren(...back, ...items.map((item) => (item ? itemElement(item) : separator())), ...note);
+    this.items = items.filter(Boolean);
+    this.#place();
+  }
+
+  #elements() {
+    return [...this.box.querySelectorAll(".menu-item")];
+  }
+
+  // Below the button or at the pointer, or above, wherever there is room; never outside the window.
+  #place() {
+    const near = this.at ? new DOMRect(this.at.x, this.at.y, 0, 0) : this.button.getBoundingClientRect();
+    const { offsetWidth: width, offsetHeight: height } = this.box;
+    const left = Math.min(near.left, window.innerWidth - width - MARGIN_PX);
+    const below = near.bottom + GAP_PX;
+    const fits = below + height <= window.innerHeight - MARGIN_PX;
+    const top = fits ? below : Math.max(MARGIN_PX, Math.min(near.top, window.innerHeight - MARGIN_PX) - height - GAP_PX);
+    this.box.style.left = `${Math.max(MARGIN_PX, left)}px`;
+    this.box.style.top = `${top}px`;
+  }
+
+  #choose(element) {
+    if (!element) return;
+    if (element.classList.contains("menu-back")) {
+      this.#back();
+      return;
+    }
+    const item = this.items.find((each) => each.label === element.dataset.label);
+    if (item.disabled) return;
+    if (item.items) {
+      this.#show(item);
+      return;
+    }
+    this.close(true);
+    item.run?.();
+  }
+
+  #pressed(event) {
+    const elements = this.#elements();
+    const at = elements.indexOf(document.activeElement);
+    const go = (index) => elements[(index + elements.length) % elements.length].focus();
+    const { key } = event;
+    if (key === "ArrowDown") go(at + 1);
+    else if (key === "ArrowUp") go(Math.max(at, 0) - 1);
+    else if (key === "Home") go(0);
+    else if (key === "End") go(-1);
+    else if (key === "ArrowRight" && elements[at]?.hasAttribute("aria-haspopup")) this.#choose(elements[at]);
+    else if ((key === "ArrowLeft" || key === "Escape") && this.lists.length > 1) this.#back();
+    else if (key === "Escape" || key === "Tab") this.close(true);
+    else if (key === "Enter" || key === " ") elements[at]?.click();
+    else if (key.length === 1 && !event.ctrlKey && !event.metaKey) {
+      const begins = (element) => element.dataset.label.toLowerCase().startsWith(key.toLowerCase());
+      [...elements.slice(at + 1), ...elements.slice(0, at + 1)].find(begins)?.focus();
+    } else return;
+    event.stopPropagation(); // nothing else that Escape closes is meant
+    if (key !== "Tab") event.preventDefault();
+  }
+}
+
+function itemElement(item) {
+  const made = document.createElement(item.href ? "a" : "button");
+  made.className = "menu-item";
+  made.dataset.label = item.label;
+  made.tabIndex = -1;
+  made.setAttribute("role", item.checked === undefined ? "menuitem" : "menuitemradio");
+  if (item.checked !== undefined) made.setAttribute("aria-checked", String(item.checked));
+  if (item.href) {
+    made.href = item.href;
+    made.download = "";
+  } else {
+    made.type = "button";
+  }
+  const name = document.createElement("span");
+  name.textContent = item.label;
+  made.append(name);
+  if (item.items) made.setAttribute("aria-haspopup", "menu");
+  if (item.disabled) made.setAttribute("aria-disabled", "true");
+  if (item.danger) made.classList.add("danger");
+  if (item.isBack) {
+    made.classList.add("menu-back");
+    made.setAttribute("aria-label", `Back from ${item.label}`);
+  }
+  return made;
 }
 
 function separator() {
@@ -63,46 +155,9 @@ function separator() {
   return line;
 }
 
-function noteLine(text) {
+function noteElement(text) {
   const note = document.createElement("p");
   note.className = "menu-note";
   note.textContent = text;
   return note;
-}
-
-function pressed(event, items, close, choose) {
-  const place = items.indexOf(document.activeElement);
-  const to = {
-    ArrowDown: (place + 1) % items.length,
-    ArrowUp: (place - 1 + items.length) % items.length,
-    Home: 0,
-    End: items.length - 1,
-  }[event.key];
-  if (to !== undefined) {
-    event.preventDefault();
-    items[to].focus();
-  } else if (event.key === "Escape") {
-    event.preventDefault();
-    event.stopPropagation(); // nothing else that Escape closes is meant
-    close(true);
-  } else if (event.key === "Tab") {
-    close(true);
-  } else if (event.key === "Enter" || event.key === " ") {
-    event.preventDefault();
-    choose(document.activeElement);
-  } else if (event.key.length === 1 && !event.ctrlKey && !event.metaKey) {
-    const letter = event.key.toLowerCase();
-    const order = [...items.slice(place + 1), ...items.slice(0, place + 1)];
-    order.find((item) => item.textContent.toLowerCase().startsWith(letter))?.focus();
-  }
-}
-
-// Below the button where there is room, else above; never outside the window.
-function place(menu, button) {
-  const at = button.getBoundingClientRect();
-  const { width, height } = menu.getBoundingClientRect();
-  const below = at.bottom + GAP_PX + height <= window.innerHeight;
-  const top = below ? at.bottom + GAP_PX : Math.max(GAP_PX, at.top - GAP_PX - height);
-  menu.style.top = `${top}px`;
-  menu.style.left = `${Math.max(GAP_PX, Math.min(at.left, window.innerWidth - width - GAP_PX))}px`;
 }

@@ -6,7 +6,7 @@ import { askWhereToCut, placeOfSelection } from "./cut_dialog.js";
 import { openEditBox } from "./edit_box.js";
 import { openMenu } from "./menu.js";
 import { leavePlainText, togglePlainText } from "./plain_text.js";
-import { showPrompt } from "./prompt-view.js";
+import { showPrompt } from "./prompt_view.js";
 import { showTree } from "./tree.js";
 import { Undo } from "./undo.js";
 import { announceChange, selectVariant, Switchers } from "./variants.js";
@@ -79,7 +79,8 @@ export class MessageControls {
     const item = this.conversation.item(Number(button.closest(".message").dataset.id));
     const writing = this.isWriting();
     const entries = this.#entries(item, writing);
-    openMenu(button, entries, writing ? "Stop the reply that is being written to change messages." : "");
+    const note = writing ? "Stop the reply that is being written to change messages." : "";
+    openMenu(button, button.getAttribute("aria-label"), entries, { note });
   }
 
   #entries(item, writing) {
@@ -93,8 +94,8 @@ export class MessageControls {
     return [
       look("Copy", () => copyText(isReply ? item.reply.text() : Promise.resolve(item.message.text), item.more)),
       change("Edit", () => this.edit(item, false)),
-      !isReply && change("Ask again with other words", () => this.edit(item, true)),
-      change(isReply ? "Write another reply" : "Answer again", start("answer")),
+      !isReply && change("Ask again", () => this.edit(item, true)),
+      change(isReply || !isLast ? "Write another reply" : "Answer", start("answer")),
       isReply && isLast && change("Continue", start("resume")),
       null,
       !isLast && change("Branch from here", () => this.#branch(id)),
@@ -105,7 +106,7 @@ export class MessageControls {
       isReply && look("Exact prompt", () => showPrompt(id)),
       null,
       change("Delete", () => this.#delete(id), { danger: true }),
-    ].filter((entry) => entry !== false);
+    ];
   }
 
   async #branch(messageId) {

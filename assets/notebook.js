@@ -4,11 +4,11 @@
 import { get, patch, post, showProblem } from "./api.js";
 import { copyText } from "./copying.js";
 import { count, plural } from "./format.js";
-import { showPrompt } from "./prompt-view.js";
-import { Saving } from "./notebook-saving.js";
-import { countPoints, SheetText } from "./notebook-text.js";
-import { Typing } from "./notebook-typing.js";
-import { UndoStack } from "./undo-stack.js";
+import { showPrompt } from "./prompt_view.js";
+import { Saving } from "./notebook_saving.js";
+import { countPoints, SheetText } from "./notebook_text.js";
+import { Typing } from "./notebook_typing.js";
+import { UndoStack } from "./undo_stack.js";
 
 const NEAR_END_PX = 60;
 const FEW_WORDS = { queued: "Waiting", loading: "Loading the model", prefill: "Reading the text", running: "Writing" };

@@ -1,7 +1,8 @@
 // Presets in the settings: choose and apply, keep the settings on the screen under a name, share them as files.
 
 import { get, post, remove } from "./api.js";
-import { openMenu } from "./chat_menu.js";
+import { button } from "./elements.js";
+import { openMenu } from "./menu.js";
 
 const byId = (name) => document.getElementById(`rs-preset${name}`);
 
@@ -96,24 +97,18 @@ export class Presets {
     byId("-keep").textContent = this.names.includes(this.name.value.trim()) ? "Replace" : "Save";
   }
 
-  #openMenu(button) {
+  #openMenu(opener) {
     const name = this.list.value;
     const ofOne = [
       { label: `Export “${name}”`, href: `/app/presets/${encodeURIComponent(name)}` },
       { label: `Delete “${name}”`, danger: true, run: () => this.#askToDelete(name) },
     ];
-    openMenu(button, "Presets", [{ label: "Import a file", run: () => this.file.click() }, ...(name ? ofOne : [])]);
+    openMenu(opener, "Presets", [{ label: "Import a file", run: () => this.file.click() }, ...(name ? ofOne : [])]);
   }
 
   #askToDelete(name) {
     const ask = byId("-ask");
-    const [yes, no] = ["Delete", "Keep"].map((label) => {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.className = label === "Delete" ? "mini danger" : "mini";
-      button.textContent = label;
-      return button;
-    });
+    const [yes, no] = [button("mini danger", "Delete"), button("mini", "Keep")];
     const close = () => {
       ask.hidden = true;
       byId("-more").focus();

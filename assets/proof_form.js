@@ -1,7 +1,8 @@
 // What the forms of Compare and Doctor share: the model, configurations as rows of controls, and starting.
 
 import { get, post, showProblem } from "./api.js";
-import { element, Shown } from "./proof_shown.js";
+import { element } from "./elements.js";
+import { Shown } from "./proof_shown.js";
 import { watchTheme } from "./chrome.js";
 
 const POLICIES = [["ring", "Ring"], ["as trained", "As trained"], ["full", "Keep everything"]];

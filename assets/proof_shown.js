@@ -1,6 +1,7 @@
 // A measurement on the page, running or kept: followed once a second by version, stopped, downloaded; and the list.
 
 import { get, post, remove, showProblem } from "./api.js";
+import { element } from "./elements.js";
 import { count, day } from "./format.js";
 import { Figures, tableElement } from "./proof_figures.js";
 
@@ -141,11 +142,4 @@ function verdictElement(verdict) {
 
 function at(id) {
   return document.getElementById(id);
-}
-
-export function element(tag, className = "", text = "") {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  if (text) made.textContent = text;
-  return made;
 }

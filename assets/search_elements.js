@@ -1,12 +1,13 @@
 // What search results look like: groups by chat, titles, snippets with the words found marked.
 
+import { element } from "./elements.js";
 import { day } from "./format.js";
 
 export function groupElement(label, options) {
-  const group = made("div", "found-group");
+  const group = element("div", "found-group");
   group.setAttribute("role", "group");
   group.setAttribute("aria-label", label);
-  const heading = made("div", "found-chat", label);
+  const heading = element("div", "found-chat", label);
   heading.setAttribute("aria-hidden", "true");
   group.append(heading, ...options);
   return group;
@@ -15,7 +16,7 @@ export function groupElement(label, options) {
 export function titleElement(chat) {
   const option = optionElement(`rs-found-chat-${chat.id}`, "found-title");
   option.dataset.chat = chat.id;
-  option.append(made("span", "chat-name", chat.title), made("span", "chat-when", day(chat.updated_at_s)));
+  option.append(element("span", "chat-name", chat.title), element("span", "chat-when", day(chat.updated_at_s)));
   return option;
 }
 
@@ -23,7 +24,7 @@ export function hitElement(message, hit, number) {
   const option = optionElement(`rs-found-${message.message_id}-${number}`, "found-hit");
   option.dataset.message = message.message_id;
   option.dataset.hit = number;
-  option.append(made("span", "found-by", message.role === "user" ? "You" : "Reply"), snippetElement(hit));
+  option.append(element("span", "found-by", message.role === "user" ? "You" : "Reply"), snippetElement(hit));
   return option;
 }
 
@@ -35,7 +36,7 @@ export function moreElement(message) {
 }
 
 export function noteElement(text) {
-  return made("p", "found-note", text);
+  return element("p", "found-note", text);
 }
 
 // Marks count characters as the server does, in code points. A snippet out of the middle begins with a whole word.
@@ -44,26 +45,19 @@ function snippetElement({ snippet, marks, start }) {
   const isInside = start > marks[0][0];
   const space = isInside ? characters.findIndex((character) => /\s/.test(character)) : -1;
   let done = space >= 0 && space < marks[0][0] ? space + 1 : 0;
-  const element = made("span", "snippet", isInside ? "… " : "");
+  const line = element("span", "snippet", isInside ? "… " : "");
   for (const [from, to] of marks) {
-    element.append(characters.slice(done, from).join(""), made("mark", "", characters.slice(from, to).join("")));
+    line.append(characters.slice(done, from).join(""), element("mark", "", characters.slice(from, to).join("")));
     done = to;
   }
-  element.append(characters.slice(done).join(""));
-  return element;
+  line.append(characters.slice(done).join(""));
+  return line;
 }
 
 function optionElement(id, className) {
-  const option = made("div", className);
+  const option = element("div", className);
   option.id = id;
   option.setAttribute("role", "option");
   option.setAttribute("aria-selected", "false");
   return option;
-}
-
-function made(tag, className, text = "") {
-  const element = document.createElement(tag);
-  element.className = className;
-  element.textContent = text;
-  return element;
 }

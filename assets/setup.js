@@ -1,6 +1,7 @@
 // Before the first message: what the settings will take, and ways to begin. The settings themselves are Gradio's.
 
 import { get, showProblem } from "./api.js";
+import { element } from "./elements.js";
 import { EstimateCard } from "./estimate.js";
 import { bytes } from "./format.js";
 import { offerTemplates } from "./templates.js";
@@ -28,7 +29,7 @@ export class Setup {
       if (button) begin(button.dataset.text);
     });
     // not "change": a field tells that when it is left, and Gradio, which knows the value by then, sends nothing more
-    this.form.addEventListener("input", () => (this.edits += 1), true);
+    this.form.addEventListener("input", (event) => this.body.contains(event.target) || (this.edits += 1), true);
   }
 
   // Resolves once the server has the settings that are on the screen.
@@ -116,11 +117,4 @@ export class Setup {
     notes.hidden = this.card.card !== null;
     notes.hidden = await this.card.refresh().catch(() => false);
   }
-}
-
-function element(tag, className = "", text = "") {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  if (text) made.textContent = text;
-  return made;
 }

@@ -3,6 +3,7 @@
 
 import { get } from "./api.js";
 import { openDialog } from "./dialog.js";
+import { element } from "./elements.js";
 import { plural } from "./format.js";
 
 const MAX_INDENTS = 12;
@@ -169,15 +170,8 @@ function row(node, following) {
   if (node.onPath) element.setAttribute("aria-current", "true");
   const who = node.role === "user" ? "You" : "Reply";
   const start = node.start.replace(/\s+/g, " ").trim() || "(empty)";
-  element.append(part("twig", ""), part("who", who), part("start", start));
-  if (node.numVariants > 1) element.append(part("which", `${node.place} of ${node.numVariants}`));
-  if (STATES[node.status]) element.append(part("state", STATES[node.status]));
+  element.append(element("span", "twig", ""), element("span", "who", who), element("span", "start", start));
+  if (node.numVariants > 1) element.append(element("span", "which", `${node.place} of ${node.numVariants}`));
+  if (STATES[node.status]) element.append(element("span", "state", STATES[node.status]));
   return element;
-}
-
-function part(className, text) {
-  const span = document.createElement("span");
-  span.className = className;
-  span.textContent = text;
-  return span;
 }

@@ -3,6 +3,7 @@
 import { get, post, showProblem } from "./api.js";
 import { watchCode } from "./copying.js";
 import { openDialog } from "./dialog.js";
+import { button, element } from "./elements.js";
 import { plural } from "./format.js";
 
 const WATCH_MS = 1000;
@@ -23,13 +24,11 @@ export async function selectVariant(messageId) {
 // on screen, or with null once the window is closed without a choice.
 export function showVariants(messageIds, { title = "Variants", current = null } = {}) {
   const { dialog, body } = openDialog(title, "variants-dialog");
-  const problem = document.createElement("div");
-  problem.className = "problem";
+  const problem = element("div", "problem");
   problem.setAttribute("role", "alert");
   problem.hidden = true;
   const columns = messageIds.map((id, place) => new Column(id, place, id === current));
-  const row = document.createElement("div");
-  row.className = "variant-columns";
+  const row = element("div", "variant-columns");
   row.append(...columns.map((column) => column.element));
   body.append(problem, row);
   return new Promise((resolve) => {
@@ -57,30 +56,21 @@ class Column {
   constructor(messageId, place, isCurrent) {
     this.id = messageId;
     this.count = 0;
-    this.element = document.createElement("section");
-    this.element.className = "variant";
-    const heading = document.createElement("h3");
-    heading.textContent = `Variant ${place + 1}`;
-    this.note = document.createElement("span");
-    this.note.className = "variant-note";
+    this.element = element("section", "variant");
+    const heading = element("h3", "", `Variant ${place + 1}`);
+    this.note = element("span", "variant-note");
     this.isCurrent = isCurrent;
-    this.text = document.createElement("div");
-    this.text.className = "variant-text";
+    this.text = element("div", "variant-text");
     this.text.tabIndex = 0;
     this.text.setAttribute("role", "region");
     this.text.setAttribute("aria-label", heading.textContent);
-    this.reply = document.createElement("div");
-    this.reply.className = "reply";
-    this.live = document.createElement("div");
+    this.reply = element("div", "reply");
+    this.live = element("div");
     this.reply.append(this.live);
     this.text.append(this.reply);
-    const use = document.createElement("button");
-    use.type = "button";
-    use.className = "main-button use-variant";
+    const use = button("main-button use-variant", "Use this one", `Use variant ${place + 1}`);
     use.value = messageId;
-    use.textContent = "Use this one";
-    use.setAttribute("aria-label", `Use variant ${place + 1}`);
-    const head = document.createElement("header");
+    const head = element("header");
     head.append(heading, this.note, use);
     this.element.append(head, this.text);
     watchCode(this.text, this.reply, messageId);
@@ -171,8 +161,8 @@ export class Switchers {
   }
 
   #clicked(event) {
-    const button = event.target.closest(".switch-variant");
-    if (button) this.#step(Number(button.closest(".message").dataset.id), Number(button.value));
+    const pressed = event.target.closest(".switch-variant");
+    if (pressed) this.#step(Number(pressed.closest(".message").dataset.id), Number(pressed.value));
   }
 
   #pressed(event) {
@@ -186,7 +176,7 @@ export class Switchers {
     const item = this.focusNext && this.conversation.item(this.focusNext.id);
     if (!item) return;
     const buttons = [...item.switcher.querySelectorAll("button:enabled")];
-    const same = buttons.find((button) => Number(button.value) === this.focusNext.by) ?? buttons[0];
+    const same = buttons.find((each) => Number(each.value) === this.focusNext.by) ?? buttons[0];
     this.focusNext = null;
     item.element.scrollIntoView({ block: "nearest" });
     same?.focus({ preventScroll: true });
@@ -197,17 +187,10 @@ export class Switchers {
 function switcher(id, ids, shape) {
   const place = ids.indexOf(id);
   const step = (by, sign, label) => {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.className = "mini switch-variant";
-    button.value = by;
-    button.textContent = sign;
-    button.disabled = ids[place + by] === undefined;
-    button.setAttribute("aria-label", label);
-    return button;
+    const made = button("mini switch-variant", sign, label);
+    made.value = by;
+    made.disabled = ids[place + by] === undefined;
+    return made;
   };
-  const number = document.createElement("span");
-  number.className = "variant-number";
-  number.textContent = shape;
-  return [step(-1, "‹", "Previous variant"), number, step(1, "›", "Next variant")];
+  return [step(-1, "‹", "Previous variant"), element("span", "variant-number", shape), step(1, "›", "Next variant")];
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 
+from app.ui.reading_markup import GO_TO
+
 
 def problem(message: str, hint: str) -> str:
     """Return an error as one sentence and the way out; a command to run is set as code."""
@@ -75,14 +77,15 @@ WELCOME = """
   <p>A sliding-window model looks back a fixed number of tokens. Ringside keeps exactly those, so memory and speed stay
   flat however long the text gets, and the figures beside it show that they do.</p>
   <div class="demo"><button type="button" class="main-button" id="rs-demo">Run the demo</button>
-  <span>A long reply with a small window. Watch both charts.</span></div>
+  <span>A long reply with a small window. Watch the charts.</span></div>
 </div>
 <div class="sheet-head"><h2>Settings</h2>
   <button type="button" class="icon-button" id="rs-close-settings" aria-label="Close the settings">✕</button></div>
 """
 
-OUTLOOK = """
-<section class="outlook" aria-label="Before loading"><div id="rs-outlook-body"></div></section>
+OUTLOOK = '<section class="outlook" aria-label="Before loading" id="rs-outlook-body"></section>'
+
+OPENINGS = """
 <section class="openings" aria-label="Ways to begin"><div id="rs-openings"></div></section>
 """
 
@@ -97,7 +100,8 @@ TRANSCRIPT = """
 _VARIANTS = "".join(f"<option>{number}</option>" for number in range(1, 9))
 
 COMPOSER = f"""
-<form class="composer" id="rs-form">
+<div class="composer">
+<form id="rs-form">
   <div class="composer-problem" id="rs-composer-problem" role="alert" hidden></div>
   <div class="composer-box">
     <textarea id="rs-input" rows="1" placeholder="Write a message" aria-label="Message" maxlength="20000000"></textarea>
@@ -108,15 +112,19 @@ COMPOSER = f"""
       width="18" height="18" aria-hidden="true"><rect x="5" y="5" width="10" height="10" rx="2" fill="currentColor"/>
       </svg></button>
   </div>
-  <p class="composer-note"><span class="chat-steps"><button type="button" class="text-button" id="rs-branches"
-      aria-haspopup="dialog" hidden>Branches</button><button type="button" class="text-button" id="rs-undo"
-      title="Take back the last edit, variant, branch or deletion (Ctrl+Z)" hidden>Undo</button></span>
-    <button type="button" class="text-button" id="rs-tell" aria-pressed="false" hidden>Tell me when done</button>
-    <label class="variants-choice" title="Write so many replies at once and pick one to continue with">Variants
-      <select id="rs-variants" autocomplete="off">{_VARIANTS}</select></label>
-    <span id="rs-mode"></span>
-    <span class="keys">Enter sends, Shift+Enter breaks the line</span></p>
 </form>
+<div class="composer-note">
+  <label class="variants-choice" title="Write so many replies at once and pick one to continue with">Variants
+    <select id="rs-variants" autocomplete="off">{_VARIANTS}</select></label>
+  {GO_TO}
+  <button type="button" class="text-button" id="rs-branches" aria-haspopup="dialog" hidden>Branches</button>
+  <button type="button" class="text-button" id="rs-undo"
+    title="Take back the last edit, variant, branch or deletion (Ctrl+Z)" hidden>Undo</button>
+  <button type="button" class="text-button" id="rs-tell" aria-pressed="false" hidden>Tell me when done</button>
+  <span id="rs-mode"></span>
+  <span class="keys">Enter sends, Shift+Enter breaks the line</span>
+</div>
+</div>
 """
 
 

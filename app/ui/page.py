@@ -20,7 +20,6 @@ from app.service import Service
 from app.ui import markup
 from app.ui.notebook_markup import NOTEBOOK
 from app.ui.presets_markup import PRESETS
-from app.ui.reading_markup import GO_TO
 from app.ui.settings_form import SettingsForm
 from app.ui.theme import theme
 from backends.errors import RingsideError
@@ -28,12 +27,13 @@ from backends.errors import RingsideError
 _HEAD = """
 <link rel="stylesheet" href="/app/assets/page.css">
 <link rel="stylesheet" href="/app/assets/reading.css">
+<link rel="stylesheet" href="/app/assets/floating.css">
 <link rel="stylesheet" href="/app/assets/side.css">
 <link rel="stylesheet" href="/app/assets/presets.css">
 <link rel="stylesheet" href="/app/assets/message_controls.css">
 <link rel="stylesheet" href="/app/assets/long_reading.css">
 <link rel="stylesheet" href="/app/assets/go_to.css">
-<link rel="stylesheet" href="/app/assets/long-replies.css">
+<link rel="stylesheet" href="/app/assets/prompt_view.css">
 <link rel="stylesheet" href="/app/assets/notebook.css">
 <link rel="stylesheet" href="/app/assets/estimate.css">
 <link rel="stylesheet" href="/app/assets/drafts.css">
@@ -75,8 +75,8 @@ def build_page(service: Service) -> Any:
                     _html(PRESETS, "rs-presets")
                     form = SettingsForm()
                     problem = _html("", "rs-settings-problem")
-                    _html(markup.OUTLOOK, "rs-outlook")
-                _html(markup.TRANSCRIPT + GO_TO, "rs-transcript")
+                    _html(markup.OPENINGS, "rs-openings-card")
+                _html(markup.TRANSCRIPT, "rs-transcript")
                 _html(NOTEBOOK, "rs-notebook-card")
                 _html(markup.COMPOSER, "rs-composer")
             _html(markup.PANEL, "rs-panel")

@@ -15,7 +15,7 @@ def _arrow(name: str, label: str, path: str) -> str:
 
 GO_TO = f"""
 <div class="go-to" id="rs-go-to" hidden>
-  <button type="button" class="mini" id="rs-go-to-open" aria-expanded="false" aria-controls="rs-go-to-box"
+  <button type="button" class="text-button" id="rs-go-to-open" aria-expanded="false" aria-controls="rs-go-to-box"
     aria-keyshortcuts="Control+G" title="Go to a place of this chat (Ctrl+G)">Go to</button>
   <div class="go-to-box" id="rs-go-to-box" role="dialog" aria-label="Go to" hidden>
     <div class="go-to-row">

@@ -10,6 +10,7 @@ import gradio as gr
 from app.chat_settings import ChatSettings, chat_settings_from, flat_settings
 from app.outlook import ModelChoice
 from app.sampling_text import logit_bias_lines, parse_logit_bias, read_breakers, spelled_breakers
+from app.ui import markup
 from app.ui.long_reply_card import long_reply_card, template_card
 from app.ui.sampling_card import KEPT_WHERE_EMPTY, sampling_card
 from backends.errors import BadRequestError
@@ -51,6 +52,9 @@ class SettingsForm:
             with gr.Column(elem_classes="rs-card"):
                 gr.HTML("<h3>Memory</h3>")
                 self._memory_card()
+            gr.HTML(
+                markup.OUTLOOK, js_on_load=None, apply_default_css=False, padding=False, elem_classes="rs-card-wide"
+            )
             with gr.Column(elem_classes="rs-card rs-card-wide"):
                 gr.HTML("<h3>Writing</h3>")
                 self._writing_card()

@@ -187,7 +187,7 @@ def test_text_in_sheets_is_the_same_text_after_any_changes(url: str, new_tab: Ne
     page = new_tab(url).page
     wrong = page.evaluate(
         """async () => {
-          const { SheetText, countPoints } = await import('/app/assets/notebook-text.js');
+          const { SheetText, countPoints } = await import('/app/assets/notebook_text.js');
           const text = new SheetText(document.createElement('div'));
           let model = '';
           let seed = 7;

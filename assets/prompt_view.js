@@ -3,6 +3,7 @@
 import { get, getText } from "./api.js";
 import { copyText } from "./copying.js";
 import { openDialog } from "./dialog.js";
+import { button, element } from "./elements.js";
 import { count, plural } from "./format.js";
 
 const PAGE_TOKENS = 500;
@@ -13,10 +14,8 @@ export async function showPrompt(messageId) {
   const path = `/messages/${messageId}/prompt`;
   const first = await get(`${path}?count=${PAGE_TOKENS}`);
   const { dialog, body } = openDialog("Exact prompt", "prompt-dialog");
-  const said = document.createElement("p");
-  said.textContent = `${plural(first.num_tokens, "token")}: what the model was given when it last began to write here.`;
-  const list = document.createElement("ol");
-  list.className = "prompt-tokens";
+  const said = element("p", "", `${plural(first.num_tokens, "token")}: what the model was given when it last began to write here.`);
+  const list = element("ol", "prompt-tokens");
   list.tabIndex = 0;
   list.setAttribute("aria-label", "Tokens");
   body.append(said, list, foot(path));
@@ -31,9 +30,9 @@ export async function showPrompt(messageId) {
     event.preventDefault();
     turn(pages.start + way * PAGE_TOKENS);
   });
-  body.querySelectorAll("[data-turn]").forEach((button) => {
-    button.addEventListener("click", () => turn(pages.start + Number(button.dataset.turn) * PAGE_TOKENS));
-  });
+  for (const turner of pages.turns) {
+    turner.addEventListener("click", () => turn(pages.start + Number(turner.dataset.turn) * PAGE_TOKENS));
+  }
   pages.show(first);
   list.focus();
 }
@@ -58,48 +57,35 @@ class Pages {
     this.list.replaceChildren(...tokens.map(([id, piece]) => token(id, piece)));
     this.list.scrollTop = 0;
     this.words.textContent = `Tokens ${count(first + 1)} to ${count(first + tokens.length)} of ${count(this.numTokens)}`;
-    for (const button of this.turns) button.disabled = this.clamped(first + Number(button.dataset.turn) * PAGE_TOKENS) === first;
-    for (const button of this.turns) button.hidden = this.numTokens <= PAGE_TOKENS;
+    for (const turner of this.turns) {
+      turner.disabled = this.clamped(first + Number(turner.dataset.turn) * PAGE_TOKENS) === first;
+      turner.hidden = this.numTokens <= PAGE_TOKENS;
+    }
   }
 }
 
 function token(id, piece) {
-  const item = document.createElement("li");
-  const text = document.createElement("span");
-  text.className = "token-piece";
-  text.textContent = [...piece].map((letter) => VISIBLE[letter] ?? letter).join("") || "–";
-  const number = document.createElement("span");
-  number.className = "token-id";
-  number.textContent = id;
-  item.append(text, number);
+  const item = element("li");
+  const text = [...piece].map((letter) => VISIBLE[letter] ?? letter).join("") || "–";
+  item.append(element("span", "token-piece", text), element("span", "token-id", id));
   return item;
 }
 
 function foot(path) {
-  const row = document.createElement("div");
-  row.className = "dialog-foot";
-  const words = document.createElement("span");
+  const row = element("div", "dialog-foot");
+  const words = element("span");
   words.setAttribute("role", "status");
-  const tools = document.createElement("span");
-  tools.className = "prompt-tools";
+  const tools = element("span", "prompt-tools");
   for (const [turn, label] of [[-1, "Earlier"], [1, "Later"]]) {
-    const button = mini(label);
-    button.dataset.turn = turn;
-    tools.append(button);
+    const turner = button("mini", label);
+    turner.dataset.turn = turn;
+    tools.append(turner);
   }
   for (const [what, label] of [["text", "Copy text"], ["ids", "Copy ids"]]) {
-    const button = mini(label);
-    button.addEventListener("click", () => copyText(getText(`${path}/${what}`), button));
-    tools.append(button);
+    const copier = button("mini", label);
+    copier.addEventListener("click", () => copyText(getText(`${path}/${what}`), copier));
+    tools.append(copier);
   }
   row.append(words, tools);
   return row;
-}
-
-function mini(label) {
-  const button = document.createElement("button");
-  button.type = "button";
-  button.className = "mini";
-  button.textContent = label;
-  return button;
 }

@@ -2,7 +2,7 @@
 // not sent yet stays in the line, whatever happens to the connection.
 
 import { get, patch } from "./api.js";
-import { countPoints } from "./notebook-text.js";
+import { countPoints } from "./notebook_text.js";
 
 const PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 2000;
