@@ -11,13 +11,13 @@ import json
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import islice
 
 from app.loops import LoopDetector
 from app.rates import AverageRate, SmoothedRate
-from app.series import BoundedSeries, Point
+from app.series import BoundedSeries, Point, Points
 from app.worker_messages import Update
 from backends.events import MemoryFigures, PrefillProgress
 
@@ -116,19 +116,17 @@ class MetricsRecord:
     """
 
     summary: Summary = field(default_factory=Summary)
-    traces: dict[str, list[Point]] = field(default_factory=dict)
+    traces: Mapping[str, Sequence[Point]] = field(default_factory=dict)
     prefills: tuple[PrefillSpan, ...] = ()
     sequence: int = 0
 
     def pack(self) -> bytes:
         """Return the record as compressed JSON, some 100 kB at most."""
-        content = {
-            "summary": asdict(self.summary),
-            "traces": self.traces,
-            "prefills": [asdict(span) for span in self.prefills],
-            "sequence": self.sequence,
-        }
-        return zlib.compress(json.dumps(content, separators=(",", ":")).encode())
+        # One trace after the other: as lists, all of them together would be megabytes.
+        traces = ",".join(f"{_dumped(name)}:{_dumped(list(points))}" for name, points in self.traces.items())
+        summary, prefills = asdict(self.summary), [asdict(span) for span in self.prefills]
+        rest = _dumped({"summary": summary, "prefills": prefills, "sequence": self.sequence})
+        return zlib.compress(f'{{"traces":{{{traces}}},{rest[1:]}'.encode())
 
     @classmethod
     def unpack(cls, packed: bytes) -> MetricsRecord:
@@ -142,7 +140,7 @@ class MetricsRecord:
             known = {each.name for each in fields(Summary)}
             return cls(
                 Summary(**{name: value for name, value in content["summary"].items() if name in known}),
-                {name: [(int(n), t, v) for n, t, v in points] for name, points in content["traces"].items()},
+                {name: Points((int(n), t, v) for n, t, v in points) for name, points in content["traces"].items()},
                 tuple(PrefillSpan(**span) for span in content["prefills"]),
                 content["sequence"],
             )
@@ -288,3 +286,7 @@ class MetricsRecorder:
                 self._series[name].add((sample.tokens, sample.time_s, value))
         self._recent.append(sample)
         self._sequence += 1
+
+
+def _dumped(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))

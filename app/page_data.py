@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -152,5 +153,5 @@ def sample_data(sample: Sample) -> list[float | None]:
     return [sample.tokens, round(sample.time_s, 3), *sample.values]
 
 
-def _columns(points: list[tuple[int, float, float]]) -> list[list[float]]:
+def _columns(points: Sequence[tuple[int, float, float]]) -> list[list[float]]:
     return [[point[0] for point in points], [round(point[1], 3) for point in points], [point[2] for point in points]]

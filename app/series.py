@@ -3,13 +3,43 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import overload
 
 Point = tuple[int, float, float]
 """tokens, seconds, value."""
 
 _NUMBER_BYTES = 8
-_BUCKET_NUMBERS = 6  # those of its lowest and of its highest point
+_POINT_NUMBERS = 3
+_BUCKET_NUMBERS = 2 * _POINT_NUMBERS  # its lowest and its highest point
+
+
+class Points(Sequence[Point]):
+    """Points as plain numbers: the lists of tuples that a run's figures would be take megabytes."""
+
+    def __init__(self, points: Iterable[Point] = ()) -> None:
+        self._numbers = array("d", chain.from_iterable(points))
+
+    def __len__(self) -> int:
+        return len(self._numbers) // _POINT_NUMBERS
+
+    @overload
+    def __getitem__(self, index: int) -> Point: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Point]: ...
+
+    def __getitem__(self, index: int | slice) -> Point | list[Point]:
+        places = range(len(self))[index]
+        return [self._point(place) for place in places] if isinstance(places, range) else self._point(places)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    def _point(self, place: int) -> Point:
+        tokens, time_s, value = self._numbers[place * _POINT_NUMBERS : (place + 1) * _POINT_NUMBERS]
+        return int(tokens), time_s, _plain(value)
 
 
 class BoundedSeries:
@@ -53,7 +83,7 @@ class BoundedSeries:
         self._num_buckets += 1
         self._num_in_last = 1
 
-    def points(self) -> list[Point]:
+    def points(self) -> Points:
         """Return the points to draw, oldest first, at most `max_points`, first and last always among them."""
         drawn: list[Point] = []
         for low, high in map(self._bucket, range(self._num_buckets)):
@@ -62,7 +92,7 @@ class BoundedSeries:
             drawn.insert(0, self._first)
         if self._last is not None and drawn[-1] != self._last:
             drawn.append(self._last)
-        return drawn
+        return Points(drawn)
 
     def _bucket(self, place: int) -> tuple[Point, Point]:
         start = place * _BUCKET_NUMBERS
