@@ -18,8 +18,9 @@ import psutil
 from app.running_instance import RunningInstance
 from backends.errors import RingsideError
 
-PATIENCE_S = 120.0
-_STARTING_S = 600.0  # importing Gradio takes seconds of a core, and a busy machine gives little of one
+PATIENCE_S = 600.0
+"""Importing Gradio or loading a model takes seconds of a core, and a busy machine gives little of one."""
+
 _FAREWELL_S = 20.0
 
 _ROUTES_ONLY = """
@@ -76,7 +77,7 @@ class Ringside:
         if not line:
             raise FailedCheckError("the application did not start")
         self._instance = RunningInstance(json.loads(line)["url"])
-        wait_until(lambda: self.instance.answers(1.0), "the application answers", _STARTING_S)
+        wait_until(lambda: self.instance.answers(1.0), "the application answers")
 
     @property
     def instance(self) -> RunningInstance:
