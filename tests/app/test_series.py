@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.series import BoundedSeries, Point
+from app.series import BoundedSeries, Point, Points
 
 
 def _points(values: list[float]) -> list[Point]:
@@ -55,3 +56,21 @@ def test_fewer_points_than_the_limit_are_kept_as_they_are() -> None:
 def test_a_limit_that_cannot_be_halved_is_refused() -> None:
     with pytest.raises(ValueError, match="a series of 7 points cannot be halved"):
         BoundedSeries(7)
+
+
+def test_points_are_read_like_the_list_they_were_made_of() -> None:
+    made_of = _points([0.5, 2.0**40 + 1, -1.25])
+    points = Points(made_of)
+    assert points == made_of
+    assert (len(points), points[-1], points[1:]) == (3, made_of[-1], made_of[1:])
+    assert [type(value) for value in points[1]] == [int, float, int]  # bytes are written without a decimal point
+    with pytest.raises(IndexError):
+        points[3]
+
+
+def test_a_series_takes_the_same_memory_full_and_empty() -> None:
+    series = BoundedSeries(2000)
+    empty_bytes = sys.getsizeof(series._numbers)
+    for index in range(10_000):
+        series.add((index, float(index), float(index % 7)))
+    assert sys.getsizeof(series._numbers) == empty_bytes
