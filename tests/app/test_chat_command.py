@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -19,9 +20,23 @@ from app.store import Store
 PATIENCE_S = 120.0
 
 
-def start_chat(*arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "app", "chat", "--no-browser", "--json", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+StartChat = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start_chat() -> Iterator[StartChat]:
+    """Return a function that starts `ringside chat` with the arguments given; none of them outlives its test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "app", "chat", "--no-browser", "--json", *arguments]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
 def announced_url(output: IO[str] | None) -> str:
@@ -38,22 +53,26 @@ def free_port() -> int:
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
-def test_starting_twice_gives_one_address_and_ending_in_mid_reply_keeps_it(isolated_home: Path, end: int) -> None:
+def test_starting_twice_gives_one_address_and_ending_in_mid_reply_keeps_it(
+    isolated_home: Path, start_chat: StartChat, end: int
+) -> None:
     port = free_port()
     first = start_chat("--port", str(port), "--backend", "echo", "--option", "rate=50")
     url = announced_url(first.stdout)
     assert url == f"http://127.0.0.1:{port}/"
-    assert httpx.get(f"{url}app/health", timeout=PATIENCE_S).json()["app"] == "ringside"
-    second = start_chat()
-    assert announced_url(second.stdout) == url
-    assert second.wait(PATIENCE_S) == 0
-    chat = httpx.post(f"{url}app/chats").json()["id"]
-    message = httpx.post(f"{url}app/chats/{chat}/send", json={"text": "Go on"}).json()["message"]
-    deadline_s = time.monotonic() + PATIENCE_S
-    text = ""
-    while len(text) < 60:
-        assert time.monotonic() < deadline_s
-        text = httpx.get(f"{url}app/messages/{message}/text").text
+    with httpx.Client(base_url=f"{url}app", timeout=PATIENCE_S) as page:
+        assert page.get("/health").json()["app"] == "ringside"
+        second = start_chat()
+        assert announced_url(second.stdout) == url
+        assert second.wait(PATIENCE_S) == 0
+        chat = page.post("/chats").json()["id"]
+        message = page.post(f"/chats/{chat}/send", json={"text": "Go on"}).json()["message"]
+        deadline_s = time.monotonic() + PATIENCE_S
+        text = ""
+        while len(text) < 60:
+            assert time.monotonic() < deadline_s
+            text = page.get(f"/messages/{message}/text").text
+            time.sleep(0.05)  # asking without a pause would keep it from writing
     first.send_signal(end)
     _, errors = first.communicate(timeout=PATIENCE_S)
     assert first.returncode == 0, errors
@@ -65,7 +84,7 @@ def test_starting_twice_gives_one_address_and_ending_in_mid_reply_keeps_it(isola
     assert not (isolated_home / "ringside.address.json").exists()
 
 
-def test_a_port_asked_for_that_is_taken_is_one_sentence(isolated_home: Path) -> None:
+def test_a_port_asked_for_that_is_taken_is_one_sentence(start_chat: StartChat) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
