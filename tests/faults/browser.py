@@ -46,12 +46,6 @@ class Tab:
         reply.wait_for(state="attached")
         return str(reply.evaluate(SHOWN_TEXT))
 
-    def collect_garbage(self) -> None:
-        """Let the page's process give up what it no longer needs, so that it can be measured."""
-        session = self._page.context.new_cdp_session(self._page)
-        session.send("HeapProfiler.collectGarbage")
-        session.detach()
-
 
 @contextmanager
 def open_tab() -> Iterator[Tab]:

@@ -28,11 +28,13 @@ import psutil
 from app.running import RemoteRun
 from backends import echo_text
 from backends.errors import RingsideError
+from tests.browser.driving import words
 from tests.faults.browser import KINDS, Tab, browser_bytes, open_tab
-from tests.faults.ringside import FailedCheckError, Ringside
+from tests.faults.ringside import FailedCheckError, Ringside, wait_until
 
 MOST_GROWTH = 0.02
 _SAMPLES = 45
+_END_CHARS = 300
 _TENTH = _SAMPLES // 9  # measuring begins behind the first
 
 
@@ -80,7 +82,7 @@ class _Soak:
         started = self._ringside.ask("runs", {"prompt": "Write.", "settings": settings})
         with self._looking_on(started["chat"]):
             self._watch(started["run"])
-        self._compare(started)
+            self._compare(started)
         worst = max(self._growth(name) for name in self._sizes)
         print(f"largest growth {worst:.2%} of {MOST_GROWTH:.0%}")
         return 0 if worst <= MOST_GROWTH else 1
@@ -116,7 +118,6 @@ class _Soak:
         workers = self._ringside.processes()
         sizes = {"application": self._ringside.process_bytes(), "worker": workers[0].memory_info().rss}
         if self._tab is not None:
-            self._tab.collect_garbage()
             sizes |= browser_bytes()
         for name, size_bytes in sizes.items():
             self._sizes[name].append(size_bytes)
@@ -130,7 +131,13 @@ class _Soak:
         if text != written:
             raise FailedCheckError(f"{len(written):,} characters were written and {len(text):,} are there")
         self._ringside.check_store()
+        if self._tab is not None:
+            end = words(text[-_END_CHARS:])[1:]
+            wait_until(lambda: self._shown_words()[-len(end) :] == end, "the page shows the end")
         print(f"{len(text):,} characters, none missing")
+
+    def _shown_words(self) -> list[str]:
+        return words(self._tab.shown_text()) if self._tab is not None else []
 
     def _growth(self, name: str) -> float:
         sizes = self._sizes[name]
