@@ -429,8 +429,8 @@ def test_a_reply_that_ended_on_a_full_disk_is_shown_whole_and_gone_on_with_only_
 def test_only_a_few_finished_runs_are_kept_in_memory(open_service: OpenService) -> None:
     service = open_service(max_new_tokens=2)
     chat = service.create_chat()
-    runs = [ended(service.send(chat.id, "Go on")) for _ in range(8)]
+    runs = [ended(service.send(chat.id, "Go on")) for _ in range(10)]
     assert service.run(runs[0].id) is None
     assert service.run(runs[-1].id) is runs[-1]
-    assert len(service.messages(chat.id)) == 16
+    assert len(service.messages(chat.id)) == 20
     assert service.metrics(runs[0].message_id) is not None
