@@ -29,7 +29,8 @@ def figures_line(summary: Summary) -> str:
     if summary.tokens_per_s is not None:
         parts.append(f"{summary.tokens_per_s:.1f} tokens/s")
     if summary.tokens_per_s_average is not None:
-        parts.append(f"average {summary.tokens_per_s_average:.1f}")
+        unit = " tokens/s" if summary.tokens_per_s is None else ""
+        parts.append(f"average {summary.tokens_per_s_average:.1f}{unit}")
     if summary.time_to_first_token_s is not None:
         parts.append(f"first after {duration(summary.time_to_first_token_s)}")
     if summary.window_tokens:
