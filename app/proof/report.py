@@ -68,6 +68,8 @@ def axes(x_title: str, y_title: str, log_x: bool = False, log_y: bool = False) -
     y_axis: dict[str, Any] = {"title": {"text": y_title}, "type": "log" if log_y else "linear"}
     if not log_y:
         y_axis["rangemode"] = "tozero"
+    if y_title == "bytes":
+        y_axis |= {"exponentformat": "SI", "ticksuffix": "B"}  # 1.5GB, where Plotly by itself writes 1.5B
     return {
         "xaxis": {"title": {"text": x_title}, "type": "log" if log_x else "linear"},
         "yaxis": y_axis,
