@@ -6,6 +6,8 @@ import math
 
 SMOOTHING_S = 3.0
 """Time constant of the smoothed rate."""
+LEAST_S = 0.05
+"""A rate is told from here on: two tokens that were reported at once say nothing of speed."""
 
 
 class SmoothedRate:
@@ -33,8 +35,8 @@ class SmoothedRate:
 
     @property
     def smooth(self) -> float | None:
-        """Smoothed over about `SMOOTHING_S`; None before the second report."""
-        return self._tokens / self._seconds if self._seconds else None
+        """Smoothed over about `SMOOTHING_S`; None before `LEAST_S` were counted."""
+        return self._tokens / self._seconds if self._seconds >= LEAST_S else None
 
     def now(self, time_s: float) -> float | None:
         """Return the smoothed rate, lower the longer the next token is overdue."""

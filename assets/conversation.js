@@ -3,10 +3,10 @@
 import { getText, showProblem } from "./api.js";
 import { copyText } from "./copying.js";
 import { button, element } from "./elements.js";
-import { ENDINGS } from "./endings.js";
 import { count, duration, plural, rate } from "./format.js";
 import { leavePlainText } from "./plain_text.js";
 import { Reply } from "./reply.js";
+import { ENDINGS, waitingWords } from "./reply_words.js";
 import { SectionWindow } from "./section_window.js";
 
 export class Conversation {
@@ -162,7 +162,7 @@ export class Conversation {
     if (state.notice) words = state.notice;
     if (state.cancelling && state.status !== "finished") words = "Stopping";
     else if (state.status === "queued" && state.queue_position) {
-      words = state.queue_position === 1 ? "Waiting: next in line" : `Waiting: ${state.queue_position - 1} before it`;
+      words = waitingWords(state.queue_position);
     } else if (state.status === "queued") {
       words = "Starting";
     } else if (state.status === "loading") {

@@ -3,9 +3,9 @@
 import { post } from "./api.js";
 import { watchCode } from "./copying.js";
 import { button, element } from "./elements.js";
-import { ENDINGS } from "./endings.js";
 import { count, plural, rate } from "./format.js";
 import { Reply } from "./reply.js";
+import { ENDINGS, waitingWords } from "./reply_words.js";
 import { selectVariant } from "./variants.js";
 
 export class Drafts {
@@ -174,7 +174,7 @@ class Column {
       return `Reading the prompt, ${count(state.prefill.done_tokens)} of ${count(state.prefill.total_tokens)}`;
     }
     if (state.status === "loading") return state.progress?.stage ?? "Loading the model";
-    return state.queue_position ? `Waiting: number ${state.queue_position} in line` : "Starting";
+    return state.queue_position ? waitingWords(state.queue_position) : "Starting";
   }
 
   // Sticks to the end of its text while that is in view.

@@ -3,8 +3,6 @@
 import { post } from "./api.js";
 import { bytes, count, plural } from "./format.js";
 
-const POLICIES = { ring: "ring", "as trained": "as trained", full: "everything kept" };
-
 export class Engine {
   constructor(complain, chatId) {
     this.root = document.getElementById("rs-engine");
@@ -74,7 +72,7 @@ function words({ state, model, progress, error, process_bytes: held, held_for: h
   if (heldFor) return "A measurement is running";
   if (state === "loading") return progress?.stage ? progress.stage : "Loading";
   if (!model) return error ? error : "No model in memory";
-  return `${model.name} · ${POLICIES[model.policy]} · W ${count(model.window)} · ${bytes(held)}`;
+  return `${model.name} · ${model.policy} · W ${count(model.window)} · ${bytes(held)}`;
 }
 
 function rows(model) {

@@ -190,7 +190,7 @@ function trace(policy, tokens, sizes) {
   return {
     type: "scatter",
     mode: "lines",
-    name: policy === "full" ? "everything kept" : policy,
+    name: policy,
     uid: policy,
     x: tokens,
     y: sizes,

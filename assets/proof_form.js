@@ -5,7 +5,7 @@ import { element } from "./elements.js";
 import { Shown } from "./proof_shown.js";
 import { watchTheme } from "./chrome.js";
 
-const POLICIES = [["ring", "Ring"], ["as trained", "As trained"], ["full", "Keep everything"]];
+const POLICIES = [["ring", "Ring"], ["as trained", "As trained"], ["full", "Full"]];
 const KV_TYPES = [["auto", "Plain"], ["int8", "int8"], ["fp8", "fp8"]];
 const LOOK_AGAIN_MS = 5000;
 

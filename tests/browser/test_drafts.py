@@ -57,7 +57,7 @@ def test_where_a_backend_writes_one_at_a_time_the_others_wait_in_sight(
     page = tab.page
     ask_for(tab, 3)
     expect(page.locator(".drafts-words")).to_contain_text("this backend writes one at a time", timeout=SOON_MS)
-    expect(page.locator(".draft-note").last).to_contain_text("Waiting: number 2 in line", timeout=SOON_MS)
+    expect(page.locator(".draft-note").last).to_contain_text("Waiting: 1 before it", timeout=SOON_MS)
     expect(page.locator(".drafts-words")).to_contain_text("pick one to continue with", timeout=SOON_MS)
     for note in page.locator(".draft-note").all():
         expect(note).to_have_text("300 tokens · finished")
