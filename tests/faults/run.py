@@ -271,16 +271,21 @@ def main() -> int:
 
 
 def _run(ringside: Ringside, faults: FaultRun, num_rounds: int) -> int:
+    """Do the rounds and print the counts, also where it is told to end early."""
     ringside.start()
-    for number in range(1, num_rounds + 1):
-        try:
-            print(f"{number:4}  {faults.round()}", flush=True)
-        except Exception as error:
-            print(f"{number:4}  FAILED ({faults.doing}): {type(error).__name__}: {error}", flush=True)
-            raise
+    num_done = 0
+    try:
+        while num_done < num_rounds:
+            print(f"{num_done + 1:4}  {faults.round()}", flush=True)
+            num_done += 1
+    except KeyboardInterrupt:
+        print("told to end early")
+    except Exception as error:
+        print(f"{num_done + 1:4}  FAILED ({faults.doing}): {type(error).__name__}: {error}", flush=True)
+        raise
     print(f"\n{_table(faults.counts)}\n")
-    print(f"{num_rounds:5}  rounds, nothing lost but the last {faults.most_lost_s:.2f} s before a kill at most")
-    return 0
+    print(f"{num_done:5}  rounds, nothing lost but the last {faults.most_lost_s:.2f} s before a kill at most")
+    return 0 if num_done == num_rounds else 1
 
 
 def _table(counts: Counter[tuple[str, str]]) -> str:
