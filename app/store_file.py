@@ -25,7 +25,13 @@ def open_database(path: Path) -> sqlite3.Connection:
         sqlite3.DatabaseError: it is damaged.
         StoreError: a newer version wrote it.
     """
-    connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(
+        path,
+        timeout=_BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=0,  # one at hand would hold on to the text it last wrote, however long
+    )
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
