@@ -1,9 +1,9 @@
 // What the list of chats is made of, top to bottom: pinned chats, folders with theirs, the rest.
 
-export const PINNED = "pinned";
-export const REST = "rest";
+const PINNED = "pinned";
+const REST = "rest";
 
-export const folderKey = (folder) => `folder ${folder}`;
+const folderKey = (folder) => `folder ${folder}`;
 
 // Returns rows {key, chat} and, where there is more than one part, heads {key, head, folder, count, folded} before them.
 // `folded` is a set of the heads' keys.

@@ -90,7 +90,7 @@ function makeForm(canAsk, asks) {
 }
 
 // A text field turns every line break into "\n". Where nothing was typed, the text keeps the breaks it had.
-export function withOwnBreaks(text, shown, typed) {
+function withOwnBreaks(text, shown, typed) {
   if (typed === shown) return text;
   if (text === shown) return typed;
   const longest = Math.min(shown.length, typed.length);

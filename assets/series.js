@@ -1,7 +1,7 @@
 // One trace, bounded: when it has more points than fit, pairs of neighbours give way to their least and greatest, so a
 // spike of a single sample stays and a run of ten hours costs what a minute does.
 
-export const MAX_POINTS = 2000;
+const MAX_POINTS = 2000;
 
 export class Series {
   constructor(columns = [[], [], []]) {

@@ -22,7 +22,7 @@ export async function selectVariant(messageId) {
 
 // Shows messages side by side, also while they are being written. Resolves with the id that was chosen, which is then
 // on screen, or with null once the window is closed without a choice.
-export function showVariants(messageIds, { title = "Variants", current = null } = {}) {
+function showVariants(messageIds, { title = "Variants", current = null } = {}) {
   const { dialog, body } = openDialog(title, "variants-dialog");
   const problem = element("div", "problem");
   problem.setAttribute("role", "alert");

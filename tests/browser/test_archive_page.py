@@ -105,7 +105,7 @@ def test_a_hit_far_inside_a_long_reply_is_scrolled_to(ringside: Ringside, new_ta
     tab = new_tab(ringside.url)
     tab.page.fill("#rs-search", "heron")
     tab.page.click(".found-hit")
-    expect(tab.page.get_by_text("Here the heron stands.")).to_be_in_viewport()
+    expect(tab.page.locator(".reply").get_by_text("Here the heron stands.")).to_be_in_viewport(timeout=30_000)
 
 
 def test_a_hit_on_another_branch_brings_that_branch_to_the_screen(ringside: Ringside, new_tab: NewTab) -> None:
