@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -47,3 +48,29 @@ print(before - psutil.Process().memory_info().rss)
 def test_small_blocks_that_were_freed_between_others_are_given_back_by_trimming() -> None:
     given_back_bytes = int(subprocess.check_output([sys.executable, "-c", _RESIDENT_AFTER_TRIM]))
     assert given_back_bytes > 30 * 10**6
+
+
+_RESIDENT_AFTER_A_REPLY = """
+import sys, psutil
+from array import array
+from pathlib import Path
+from app.native_memory import give_freed_memory_back, trim
+from app.store import Store
+give_freed_memory_back()
+store = Store(Path(sys.argv[1]) / "chats.sqlite")
+reply = store.add_turn(store.add_chat("Long", "{}").id, "Go on")
+def write(num_pieces):
+    for _ in range(num_pieces):
+        store.append(reply, "x" * 100_000, array("i", range(25_000)))
+    store.finish(reply, "complete")
+    trim()
+    return psutil.Process().memory_info().rss
+before = write(1)
+print(write(100) - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measures what glibc's allocator gives back")
+def test_a_long_reply_that_is_kept_whole_leaves_no_memory_behind(tmp_path: Path) -> None:
+    grown_bytes = int(subprocess.check_output([sys.executable, "-c", _RESIDENT_AFTER_A_REPLY, str(tmp_path)]))
+    assert grown_bytes < 4 * 2**20, "the reply has 20 MB"
