@@ -1,5 +1,5 @@
 # make chat   install into .venv, fetch the demo model once, open the page
-# make test   install what the tests need as well, and run everything CI runs, in two processes (ARGS="-n 0" for one)
+# make test   install what the tests need as well, and run everything CI runs (ARGS="-n 2 --dist loadgroup" for two processes)
 # make bench  measure both backends against the libraries they build on (hours; ARGS=--quick to rehearse, ARGS="--add
 #             --depths 512,4096" to measure in parts)
 # make faults  kill, starve and stop a real Ringside at random and check that nothing is lost (ARGS="--backend echo --backend ring" to use a model too)
@@ -17,7 +17,7 @@ chat: .venv/ready
 	$(BIN)/python -m app chat $(ARGS)
 
 test: check
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest $(ARGS)
 
 bench: .venv/ready-test
 	$(PIP) install -q -c constraints.txt -e '.[ring,bench]'
