@@ -63,8 +63,8 @@ def write(num_pieces):
     for _ in range(num_pieces):
         store.append(reply, "\u00e9" * 100_000, array("i", range(25_000)))
     store.finish(reply, "complete")
-    store.mark(reply, "complete")  # writes the whole row once more
     trim()
+    store.mark(reply, "complete")  # writes the whole row once more
     return psutil.Process().memory_info().rss
 before = write(1)
 print(write(100) - before)
