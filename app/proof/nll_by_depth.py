@@ -8,6 +8,7 @@ each in a process of its own, through the code that generates; what was measured
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -267,10 +268,12 @@ def main(
 
 
 def _follow(run: DepthRun, content: str, output: Path) -> None:
-    for count, _ in enumerate(measure(run, content), start=1):
-        if count % _NOTE_EVERY_TOKENS == 0:
-            note(f"{count:,} of {len(run.cases) * run.num_tokens:,} tokens")
-            write(report(run), output)
+    """Measure to the end, or until Ctrl-C: what was measured by then is reported all the same."""
+    with contextlib.suppress(KeyboardInterrupt), contextlib.closing(measure(run, content)) as steps:
+        for count, _ in enumerate(steps, start=1):
+            if count % _NOTE_EVERY_TOKENS == 0:
+                note(f"{count:,} of {len(run.cases) * run.num_tokens:,} tokens")
+                write(report(run), output)
 
 
 def _precision(name: str) -> Precision:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,16 @@ def test_sentences_name_the_mean_the_worst_stretch_and_the_drift() -> None:
     (ring,) = (sentence for sentence in report(run).sentences if "ring" in sentence)
     assert "+0.0560 nat off “as trained”, at worst +0.0619 over the 200 tokens before 12,000" in ring
     assert "drift from 4,000 tokens on +0.0100 nat per 10,000 tokens" in ring
+
+
+def test_what_was_measured_before_an_interrupt_is_reported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(run: DepthRun, text: str) -> Iterator[None]:
+        run.losses[run.reference] = Losses([2.0] * 200)
+        yield
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("app.proof.nll_by_depth.measure", interrupted)
+    arguments = [str(folder / "tiny.gguf"), str(folder / "text.txt"), "-n", "6000", "-o", str(folder / "cut.html")]
+    assert CliRunner().invoke(cli, arguments).exit_code == 0
+    (case,) = json.loads((folder / "cut.json").read_text())["cases"]
+    assert (case["num_tokens"], case["mean_nats"]) == (200, 2.0)
