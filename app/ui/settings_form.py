@@ -20,7 +20,7 @@ from backends.requests import CachePolicy
 _POLICY_LABELS = {
     CachePolicy.RING: "Ring: stays flat",
     CachePolicy.AS_TRAINED: "As trained",
-    CachePolicy.FULL: "Full: keeps everything, grows",
+    CachePolicy.FULL: "Full: grows",
 }
 _WHOLE_NUMBERS = frozenset(
     (
