@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.browser.driving import Ringside, chromium_path, launch_arguments
 
 StartRingside = Callable[..., Ringside]
+
+PATIENCE_MS = 60_000
+"""How long anything may take to come; a machine that is busy with other things takes ten times what a free one does."""
 
 
 @pytest.fixture
@@ -33,8 +36,33 @@ def start_ringside(tmp_path: Path) -> Iterator[StartRingside]:
             ringside.stop()
 
 
+@pytest.fixture(scope="module")
+def shared_ringside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartRingside]:
+    """Return a function that gives the running application with the options given, without chats; started once a file.
+
+    To start takes longer than most of what is tested. Nobody may stop it or change what new chats start with.
+    """
+    started: dict[tuple[tuple[str, str], ...], Ringside] = {}
+
+    def share(**options: str) -> Ringside:
+        key = tuple(sorted(options.items()))
+        if key in started:
+            started[key].forget_chats()
+            return started[key]
+        given = [f"--option={name}={value}" for name, value in key]
+        ringside = Ringside(tmp_path_factory.mktemp("shared"), ("--backend", "echo", "--window", "256", *given))
+        ringside.start()
+        started[key] = ringside
+        return ringside
+
+    yield share
+    for ringside in started.values():
+        ringside.stop()
+
+
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium_path(), args=launch_arguments())
         yield browser
@@ -50,7 +78,7 @@ class Tab:
 
     def open(self, url: str) -> None:
         self.page.goto(url)
-        self.page.wait_for_selector("body.rs-ready", timeout=60_000)
+        self.page.wait_for_selector("body.rs-ready", timeout=PATIENCE_MS)
 
     def send(self, text: str) -> None:
         self.page.fill("#rs-input", text)
@@ -65,7 +93,7 @@ class Tab:
         self.page.wait_for_function(
             "count => Number(document.querySelector('[data-number=tokens]').textContent.replace(/\\D/g, '')) >= count",
             arg=count,
-            timeout=60_000,
+            timeout=PATIENCE_MS,
         )
 
     def wait_for_end(self) -> None:
@@ -85,7 +113,7 @@ def new_tab(chromium: Browser) -> Iterator[NewTab]:
 
     def open_tab(url: str = "", **viewport: int) -> Tab:
         page = context.new_page()
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(PATIENCE_MS)
         if viewport:
             page.set_viewport_size({"width": viewport["width"], "height": viewport["height"]})
         tab = Tab(page)

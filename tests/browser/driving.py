@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,7 +39,7 @@ class Ringside:
         self.log = self.home / "server.log"
 
     def start(self) -> None:
-        """Start and wait for the line that names the address."""
+        """Start, wait for the line that names the address, and until the page is there."""
         port = ["--port", self.url.rstrip("/").rpartition(":")[2]] if self.url else []
         command = [sys.executable, "-m", "app", "chat", "--no-browser", "--json", *port, *self.arguments]
         environment = {**os.environ, "RINGSIDE_HOME": str(self.home), "OMP_NUM_THREADS": "1"}
@@ -48,6 +49,15 @@ class Ringside:
         line = self.process.stdout.readline()
         assert line, f"it did not start:\n{self.log.read_text()}"
         self.url = json.loads(line)["url"]
+        urllib.request.urlopen(self.url).close()  # the first page waits until all it is made of is imported
+
+    def forget_chats(self) -> None:
+        """Stop what is written and delete every chat: as new, for the next who comes."""
+        with urllib.request.urlopen(f"{self.url}app/chats") as answer:
+            chats = json.load(answer)["chats"]
+        for chat in chats:
+            request = urllib.request.Request(f"{self.url}app/chats/{chat['id']}", method="DELETE")
+            urllib.request.urlopen(request).close()
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """End it; return the exit code."""

@@ -70,8 +70,8 @@ def chart(tab: Tab, name: str, trace: str) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def test_a_trace_is_bounded_and_a_spike_of_one_sample_stays(start_ringside: StartRingside, new_tab: NewTab) -> None:
-    tab = new_tab(start_ringside().url)
+def test_a_trace_is_bounded_and_a_spike_of_one_sample_stays(shared_ringside: StartRingside, new_tab: NewTab) -> None:
+    tab = new_tab(shared_ringside(rate="150").url)
     length, highest, lowest, last = tab.page.evaluate(
         """async () => {
           const { Series } = await import('/app/assets/series.js');
@@ -84,8 +84,8 @@ def test_a_trace_is_bounded_and_a_spike_of_one_sample_stays(start_ringside: Star
     assert (highest, lowest, last) == (99, -9, 99999)
 
 
-def test_zoom_stays_while_the_chart_grows(start_ringside: StartRingside, new_tab: NewTab) -> None:
-    ringside = start_ringside(rate="200")
+def test_zoom_stays_while_the_chart_grows(shared_ringside: StartRingside, new_tab: NewTab) -> None:
+    ringside = shared_ringside(rate="150")
     tab = new_tab(ringside.url)
     tab.send("Go.")
     tab.wait_for_tokens(200)
@@ -99,9 +99,9 @@ def test_zoom_stays_while_the_chart_grows(start_ringside: StartRingside, new_tab
 
 
 def test_stop_keeps_the_text_and_continue_goes_on_in_the_same_message(
-    start_ringside: StartRingside, new_tab: NewTab
+    shared_ringside: StartRingside, new_tab: NewTab
 ) -> None:
-    ringside = start_ringside(rate="100")
+    ringside = shared_ringside(rate="150")
     tab = new_tab(ringside.url)
     tab.send("Write without end.")
     tab.wait_for_tokens(80)
@@ -157,8 +157,8 @@ def test_reload_in_mid_reply_shows_all_of_it_and_goes_on(start_ringside: StartRi
     assert words(shown_text(tab)) == words(stored_text(ringside.url, tab))
 
 
-def test_reload_right_after_stop_shows_the_partial_reply(start_ringside: StartRingside, new_tab: NewTab) -> None:
-    ringside = start_ringside(rate="100")
+def test_reload_right_after_stop_shows_the_partial_reply(shared_ringside: StartRingside, new_tab: NewTab) -> None:
+    ringside = shared_ringside(rate="150")
     tab = new_tab(ringside.url)
     tab.send("Write on.")
     tab.wait_for_tokens(60)
@@ -205,9 +205,9 @@ def test_a_stale_tab_goes_on_by_itself_once_the_application_is_back(
 
 
 def test_what_is_typed_survives_a_reload_and_each_chat_has_its_own_draft(
-    start_ringside: StartRingside, new_tab: NewTab
+    shared_ringside: StartRingside, new_tab: NewTab
 ) -> None:
-    ringside = start_ringside(rate="max", end_after="5")
+    ringside = shared_ringside(rate="max", end_after="5")
     tab = new_tab(ringside.url)
     tab.send("First chat.")
     tab.wait_for_end()
@@ -221,8 +221,8 @@ def test_what_is_typed_survives_a_reload_and_each_chat_has_its_own_draft(
     expect(tab.page.locator("#rs-input")).to_have_value("half a thought")
 
 
-def test_enter_sends_and_shift_enter_breaks_the_line(start_ringside: StartRingside, new_tab: NewTab) -> None:
-    ringside = start_ringside(rate="max", end_after="5")
+def test_enter_sends_and_shift_enter_breaks_the_line(shared_ringside: StartRingside, new_tab: NewTab) -> None:
+    ringside = shared_ringside(rate="max", end_after="5")
     tab = new_tab(ringside.url)
     tab.page.focus("#rs-input")
     tab.page.keyboard.type("one")
@@ -234,8 +234,8 @@ def test_enter_sends_and_shift_enter_breaks_the_line(start_ringside: StartRingsi
     expect(tab.page.locator("#rs-input")).to_have_value("")
 
 
-def test_chats_are_found_renamed_switched_and_deleted(start_ringside: StartRingside, new_tab: NewTab) -> None:
-    ringside = start_ringside(rate="max", end_after="5")
+def test_chats_are_found_renamed_switched_and_deleted(shared_ringside: StartRingside, new_tab: NewTab) -> None:
+    ringside = shared_ringside(rate="max", end_after="5")
     tab = new_tab(ringside.url)
     for title in ("About rivers", "About stones"):
         tab.page.click("#rs-new-chat")
@@ -288,9 +288,9 @@ def test_settings_are_plain_before_the_first_message_and_reach_the_reply(
 
 
 def test_the_figures_of_an_old_reply_are_shown_when_its_chat_is_opened(
-    start_ringside: StartRingside, new_tab: NewTab
+    shared_ringside: StartRingside, new_tab: NewTab
 ) -> None:
-    ringside = start_ringside(rate="300", end_after="300")
+    ringside = shared_ringside(rate="300", end_after="300")
     tab = new_tab(ringside.url)
     tab.send("Long ago.")
     tab.wait_for_end()
@@ -333,9 +333,9 @@ def test_hostile_text_is_harmless_and_copies_are_exact(start_ringside: StartRing
 
 
 def test_following_lets_go_when_the_reader_scrolls_up_and_comes_back_on_request(
-    start_ringside: StartRingside, new_tab: NewTab
+    shared_ringside: StartRingside, new_tab: NewTab
 ) -> None:
-    ringside = start_ringside(rate="150")
+    ringside = shared_ringside(rate="150")
     tab = new_tab(ringside.url)
     tab.send("Go on.")
     tab.wait_for_tokens(900)
@@ -370,8 +370,8 @@ def test_an_error_is_one_sentence_and_the_next_try_works(
 
 
 @pytest.mark.parametrize("width", [360, 700])
-def test_a_narrow_screen_has_everything_in_drawers(start_ringside: StartRingside, new_tab: NewTab, width: int) -> None:
-    ringside = start_ringside(rate="200", end_after="100")
+def test_a_narrow_screen_has_everything_in_drawers(shared_ringside: StartRingside, new_tab: NewTab, width: int) -> None:
+    ringside = shared_ringside(rate="300", end_after="300")
     tab = new_tab(ringside.url, width=width, height=740)
     tab.send("Narrow.")
     tab.wait_for_end()
