@@ -61,7 +61,8 @@ def test_regenerating_with_variants_leaves_the_former_reply_beside_them(echo_ser
     ended(service.regenerate(chat, num_variants=2))
     drafts = service.drafts(chat)
     assert service.editing.variants(chat)[drafts[0]] == [former, *drafts]
-    service.stop(chat)
+    for run in service.active_runs(chat):
+        ended(run)  # a stop asks for it and does not wait
     service.editing.undo(chat)
     assert service.messages(chat)[-1].id == former
     assert service.drafts(chat) == ()
