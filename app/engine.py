@@ -328,8 +328,10 @@ class Engine:
             ready = self._wait_until_loaded(worker, run)
         except RingsideError as error:
             self._drop_worker()
+            was_asked = run is not None and run.cancelling  # a load is stopped by ending its process
+            failure = EngineStatus(request=request, error=error.message, hint=error.hint)
             with self._changed:
-                self._status = EngineStatus(request=request, error=error.message, hint=error.hint)
+                self._status = EngineStatus() if was_asked else failure
             raise
         with self._changed:
             self._status = EngineStatus("ready", request, ready.model, memory=ready.memory)

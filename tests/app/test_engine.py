@@ -235,6 +235,7 @@ def test_stopping_while_loading_ends_the_load(engine: Engine) -> None:
     wait_until(lambda: run.view().load_progress is not None)
     engine.cancel(run)
     assert ended(run).view().reason == "cancelled"
+    assert engine.status().error == ""  # the end of its process was asked for
     assert ended(start(engine)).view().reason == "length"
 
 
