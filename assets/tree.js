@@ -154,24 +154,23 @@ function next(element, direction, from = element?.[direction]) {
 }
 
 function row(node, following) {
-  const element = document.createElement("div");
-  element.className = "tree-row";
-  element.dataset.id = node.id;
-  element.tabIndex = -1;
-  element.style.setProperty("--depth", Math.min(node.level - 1, MAX_INDENTS));
-  element.setAttribute("role", "treeitem");
-  element.setAttribute("aria-level", node.level);
-  element.setAttribute("aria-selected", "false");
+  const made = element("div", "tree-row");
+  made.dataset.id = node.id;
+  made.tabIndex = -1;
+  made.style.setProperty("--depth", Math.min(node.level - 1, MAX_INDENTS));
+  made.setAttribute("role", "treeitem");
+  made.setAttribute("aria-level", node.level);
+  made.setAttribute("aria-selected", "false");
   if (node.numVariants > 1) {
-    element.setAttribute("aria-posinset", node.place);
-    element.setAttribute("aria-setsize", node.numVariants);
+    made.setAttribute("aria-posinset", node.place);
+    made.setAttribute("aria-setsize", node.numVariants);
   }
-  if (following?.level > node.level) element.setAttribute("aria-expanded", "true");
-  if (node.onPath) element.setAttribute("aria-current", "true");
+  if (following?.level > node.level) made.setAttribute("aria-expanded", "true");
+  if (node.onPath) made.setAttribute("aria-current", "true");
   const who = node.role === "user" ? "You" : "Reply";
   const start = node.start.replace(/\s+/g, " ").trim() || "(empty)";
-  element.append(element("span", "twig", ""), element("span", "who", who), element("span", "start", start));
-  if (node.numVariants > 1) element.append(element("span", "which", `${node.place} of ${node.numVariants}`));
-  if (STATES[node.status]) element.append(element("span", "state", STATES[node.status]));
-  return element;
+  made.append(element("span", "twig", ""), element("span", "who", who), element("span", "start", start));
+  if (node.numVariants > 1) made.append(element("span", "which", `${node.place} of ${node.numVariants}`));
+  if (STATES[node.status]) made.append(element("span", "state", STATES[node.status]));
+  return made;
 }
