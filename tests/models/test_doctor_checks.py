@@ -56,7 +56,8 @@ def test_every_planted_fault_is_named_and_nothing_else(
 
 
 def test_scores_over_a_wide_window_are_not_taken_for_a_copy_of_a_narrow_one() -> None:
-    layers = (LayerConfig(32, ROPE), LayerConfig(None, ROPE))
+    rope = replace(ROPE, dims=16)
+    layers = (LayerConfig(32, rope), LayerConfig(None, rope))
     found = examine(replace(CONFIG, head_dim=16, layers=layers), CachePolicy.RING, window=384, sinks=4)
     assert [finding.fault for finding in found if finding.topic == "bounded"] == [None, None, None]
 
