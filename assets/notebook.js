@@ -162,7 +162,7 @@ export class Notebook {
   }
 
   #pressed(name) {
-    if (name === "here") this.#begin(this.typing.caret.end);
+    if (name === "here") this.#begin(this.typing.here().end);
     else if (name === "end") this.#begin(null);
     else if (name === "stop") post(`/chats/${this.chatId}/stop`).catch((problem) => showProblem(this.problem, problem));
     else if (name === "copy") copyText(Promise.resolve(this.text.slice(0, this.text.length)), this.buttons.get("copy"));
@@ -173,7 +173,7 @@ export class Notebook {
   #key(event) {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
-      this.#begin(this.typing.caret.end);
+      this.#begin(this.typing.here().end);
     } else if (event.key === "Escape" && this.run !== null) {
       this.#pressed("stop");
     }

@@ -24,6 +24,12 @@ export class Typing {
     document.addEventListener("selectionchange", () => this.#selected());
   }
 
+  // Where the cursor is now: the browser tells of its last steps only later.
+  here() {
+    this.#selected();
+    return this.caret;
+  }
+
   place(start, end = start) {
     this.caret = { start, end };
     const from = this.text.placeOf(start);
@@ -34,7 +40,7 @@ export class Typing {
   // Keeps the caret where it is in the text while [start, end) becomes `length` characters.
   around(start, end, length, splice) {
     const isHere = this.#isHere();
-    const { caret } = this;
+    const caret = this.here();
     splice();
     const moved = (offset) => {
       if (offset <= start) return offset;
@@ -75,15 +81,13 @@ export class Typing {
     const said = isBreak ? "\n" : (event.dataTransfer?.getData("text/plain") ?? event.data ?? "");
     const [target] = event.getTargetRanges();
     const isElsewhere = kind === "insertReplacementText" || kind === "insertFromDrop";
-    this.#selected();
-    const { start, end } = target && isElsewhere ? this.#range(target) : this.caret;
+    const { start, end } = target && isElsewhere ? this.#range(target) : this.here();
     this.change(start, end, said.replace(/\r\n?/g, "\n"));
   }
 
   #remove(event, kind) {
     const [target] = event.getTargetRanges();
-    this.#selected();
-    let { start, end } = this.caret;
+    let { start, end } = this.here();
     if (kind === "deleteByDrag" && target) ({ start, end } = this.#range(target));
     if (start === end && target && !kind.startsWith("deleteContent")) ({ start, end } = this.#range(target));
     if (start === end && kind.endsWith("Forward")) end = this.#next(start);
@@ -128,8 +132,7 @@ export class Typing {
 
   // The clipboard gets the text's own characters.
   #copied(event, isCut) {
-    this.#selected();
-    const { start, end } = this.caret;
+    const { start, end } = this.here();
     if (start === end) return;
     event.preventDefault();
     event.clipboardData.setData("text/plain", this.text.slice(start, end));
@@ -139,8 +142,7 @@ export class Typing {
   // An input method writes by itself; what it wrote is taken over at its end, in one piece.
   #composing() {
     if (this.locked()) return;
-    this.#selected();
-    const { start, end } = this.caret;
+    const { start, end } = this.here();
     if (end > start) this.change(start, end, "");
     this.composition = { start };
   }
