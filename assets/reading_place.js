@@ -28,7 +28,7 @@ export class ReadingPlace {
     }
     if (asked !== this.asked) return true; // the reader has gone elsewhere meanwhile
     const hit = markWords(element, words, nth);
-    await this.#hold(hit ?? element);
+    await this.#hold(hit ?? element, asked);
     if (!hit && offset > 0) flash(element);
     return true;
   }
@@ -39,7 +39,7 @@ export class ReadingPlace {
     const asked = this.#begin();
     const element = await reply.elementOf(block);
     if (asked !== this.asked) return;
-    await this.#hold(element);
+    await this.#hold(element, asked);
     flash(element);
   }
 
@@ -90,10 +90,11 @@ export class ReadingPlace {
     return this.asked;
   }
 
-  // Parts above load and take their real height meanwhile: the place is put right until it stays.
-  async #hold(place) {
+  // Parts above load and take their real height meanwhile: the place is put right until it stays,
+  // or the reader goes elsewhere.
+  async #hold(place, asked) {
     const { scroller } = this.conversation;
-    for (let still = 0, frame = 0; still < 3 && frame < SETTLE_FRAMES; frame += 1) {
+    for (let still = 0, frame = 0; asked === this.asked && still < 3 && frame < SETTLE_FRAMES; frame += 1) {
       const off = place.getBoundingClientRect().top - scroller.getBoundingClientRect().top - ABOVE_PX;
       const before = scroller.scrollTop;
       if (Math.abs(off) > 2) scroller.scrollTop = before + off;

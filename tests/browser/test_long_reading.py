@@ -189,6 +189,33 @@ def test_start_end_a_percentage_and_a_heading_are_reached_with_the_keyboard(read
     assert num_elements(tab) < MAX_ELEMENTS
 
 
+START_WHILE_GOING = """
+async () => {
+  const scroller = document.getElementById('rs-scroller');
+  const wanted = document.querySelector('.go-to-heading');
+  const isShown = heading => {
+    const { top } = heading.getBoundingClientRect();
+    return heading.textContent === wanted.textContent && top > 0 && top < scroller.clientHeight;
+  };
+  wanted.click();
+  while (![...document.querySelectorAll('.reply h2')].some(isShown)) await new Promise(requestAnimationFrame);
+  document.getElementById('rs-go-to-start').click();
+  for (let frame = 0; frame < 30; frame += 1) await new Promise(requestAnimationFrame);
+  return scroller.scrollTop;
+}
+"""
+"""Script that goes to the first heading listed, to the start before that has come to rest, and tells where it ends."""
+
+
+def test_a_place_that_is_being_gone_to_gives_way_to_the_next(reader: Reader) -> None:
+    reader.open("long")
+    page = reader.page
+    page.keyboard.press("Control+g")
+    page.get_by_label("Narrow the headings down").fill("Chapter 2345")
+    expect(page.locator(".go-to-heading")).to_have_count(1)
+    assert page.evaluate(START_WHILE_GOING) == 0
+
+
 def marked(tab: Tab) -> str:
     """Return the words marked strongly, with a little of what follows."""
     return str(
