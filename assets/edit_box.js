@@ -8,7 +8,7 @@ const MAX_ROWS = 18;
 // Opens the box in place of a message's text.
 //   text    what the message says, exactly
 //   asks    whether Enter asks again, the point of the box; else Ctrl+Enter saves
-//   ask     asks again with a text, for a user's message
+//   ask     asks again with a text, for a user's message; `accepted()` is called before the answer is shown
 //   closed  called once the box is gone; `changed` tells whether the message may be another one now
 export function openEditBox(item, { text, asks, ask, closed }) {
   if (item.editing) {
@@ -28,10 +28,13 @@ export function openEditBox(item, { text, asks, ask, closed }) {
     item.editing = null;
     closed(changed);
   };
+  const letGo = () => {
+    item.editing = null; // the question in its new words takes the place of this one
+  };
   const submit = async (sends) => {
     const typed = withOwnBreaks(text, shown, area.value);
     try {
-      if (sends) await ask(typed);
+      if (sends) await ask(typed, letGo);
       else if (typed !== text) await patch(`/messages/${item.message.id}`, { text: typed, version });
       close(true);
     } catch (error) {

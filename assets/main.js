@@ -49,7 +49,7 @@ class Page {
     watchCopying(this.conversation);
     this.controls = new MessageControls(this.conversation, {
       complain,
-      begin: (path, body) => this.begin(path, body),
+      begin: (path, body, accepted) => this.begin(path, body, accepted),
       isWriting: () => this.isWriting,
       showFigures: (messageId) => this.showFigures(messageId).then(() => this.chrome.open("panel")),
     });
@@ -279,12 +279,13 @@ class Page {
     this.chats.refresh();
   }
 
-  // Has a reply written, once the settings on the screen are with the server.
-  async begin(path, body) {
+  // Has a reply written, once the settings on the screen are with the server; `accepted()` is told before it is shown.
+  async begin(path, body, accepted) {
     await this.setup.settled();
     this.composer.complain(null);
     this.conversation.stick = true;
     await post(path, body);
+    accepted?.();
     await this.load();
   }
 

@@ -12,8 +12,8 @@ import { Undo } from "./undo.js";
 import { announceChange, selectVariant, Switchers } from "./variants.js";
 
 export class MessageControls {
-  // `complain(problem)` shows what went wrong; `begin(path, body)` has a reply written; `isWriting()` tells whether one
-  // is being written in the chat; `showFigures(messageId)` opens the panel.
+  // `complain(problem)` shows what went wrong; `begin(path, body, accepted)` has a reply written; `isWriting()` tells
+  // whether one is being written in the chat; `showFigures(messageId)` opens the panel.
   constructor(conversation, { complain, begin, isWriting, showFigures }) {
     this.conversation = conversation;
     this.complain = complain;
@@ -65,7 +65,7 @@ export class MessageControls {
     openEditBox(item, {
       text,
       asks,
-      ask: isUser ? (typed) => this.begin(`/messages/${message.id}/ask`, { text: typed }) : null,
+      ask: isUser ? (typed, accepted) => this.begin(`/messages/${message.id}/ask`, { text: typed }, accepted) : null,
       closed: (changed) => {
         item.more.focus();
         if (changed) announceChange();

@@ -133,7 +133,7 @@ def test_regenerate_and_edit_replace_what_followed(start_ringside: StartRingside
     tab.page.click("[data-action=edit]")
     tab.page.fill(".edit textarea", "gamma delta")
     tab.page.press(".edit textarea", "Enter")
-    expect(tab.page.locator(".message.user .said")).to_have_text("gamma delta")
+    expect(tab.page.locator(".message.user .said")).to_have_text(["gamma delta"])
     tab.wait_for_end()
     expect(tab.reply()).to_contain_text("gamma delta")
     assert tab.page.locator(".message").count() == 2
