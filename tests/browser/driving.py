@@ -81,8 +81,8 @@ reply => {
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text, which Markdown leaves in place and in order; formulas are left out."""
-    return re.findall(r"[^\W\d_]+", re.sub(r"(\$\$?)[^$]+\1", " ", text))
+    """Return the words of a text, which Markdown leaves in place and in order; formulas are left out, a cut one too."""
+    return re.findall(r"[^\W\d_]+", re.sub(r"(\$\$?)[^$]+\1|\$\$[^$]*$", " ", text))
 
 
 def chromium_path() -> str:
