@@ -6,7 +6,7 @@ import { button, element } from "./elements.js";
 import { count, plural, rate } from "./format.js";
 import { Reply } from "./reply.js";
 import { ENDINGS, waitingWords } from "./reply_words.js";
-import { selectVariant } from "./variants.js";
+import { columnFrame, selectVariant } from "./variants.js";
 
 export class Drafts {
   // `conversation` holds the messages; `complain(problem)` shows what went wrong.
@@ -115,22 +115,18 @@ class Column {
     this.id = messageId;
     this.ended = false;
     this.reply = new Reply(messageId, sectionWindow);
-    this.element = element("article", "draft");
+    const frame = columnFrame("article", "draft", `Variant ${number}`);
+    this.element = frame.element;
     this.element.dataset.id = messageId;
-    const name = `Variant ${number}`;
-    this.note = element("span", "draft-note");
+    this.note = frame.note;
+    this.text = frame.text;
     this.stopButton = draftButton("stop", "Stop", `Stop variant ${number}`, "mini");
     this.stopButton.hidden = true;
-    const head = element("header");
-    head.append(element("h3", "", name), this.note, this.stopButton);
-    this.text = element("div", "draft-text");
-    this.text.tabIndex = 0;
-    this.text.setAttribute("role", "region");
-    this.text.setAttribute("aria-label", name);
+    frame.head.append(this.stopButton);
     this.text.append(this.reply.body);
     this.pickButton = draftButton("pick", "Continue with this one", `Continue with variant ${number}`, "draft-pick");
     this.pickButton.disabled = true;
-    this.element.append(head, this.text, this.pickButton);
+    this.element.append(this.pickButton);
     watchCode(this.text, this.reply.body, messageId);
     this.#followItsEnd();
   }

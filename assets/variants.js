@@ -51,28 +51,37 @@ function showVariants(messageIds, { title = "Variants", current = null } = {}) {
   });
 }
 
+// A column that shows a reply beside others: a heading with a note, and the text in a region of its own.
+export function columnFrame(tag, className, name) {
+  const column = element(tag, className);
+  const note = element("span", `${className}-note`);
+  const head = element("header");
+  head.append(element("h3", "", name), note);
+  const text = element("div", `${className}-text`);
+  text.tabIndex = 0;
+  text.setAttribute("role", "region");
+  text.setAttribute("aria-label", name);
+  column.append(head, text);
+  return { element: column, head, note, text };
+}
+
 // One variant. It takes its text by the page, as far as the reader has scrolled, and goes on while it is written.
 class Column {
   constructor(messageId, place, isCurrent) {
     this.id = messageId;
     this.count = 0;
-    this.element = element("section", "variant");
-    const heading = element("h3", "", `Variant ${place + 1}`);
-    this.note = element("span", "variant-note");
+    const frame = columnFrame("section", "variant", `Variant ${place + 1}`);
+    this.element = frame.element;
+    this.note = frame.note;
+    this.text = frame.text;
     this.isCurrent = isCurrent;
-    this.text = element("div", "variant-text");
-    this.text.tabIndex = 0;
-    this.text.setAttribute("role", "region");
-    this.text.setAttribute("aria-label", heading.textContent);
     this.reply = element("div", "reply");
     this.live = element("div");
     this.reply.append(this.live);
     this.text.append(this.reply);
     const use = button("main-button use-variant", "Use this one", `Use variant ${place + 1}`);
     use.value = messageId;
-    const head = element("header");
-    head.append(heading, this.note, use);
-    this.element.append(head, this.text);
+    frame.head.append(use);
     watchCode(this.text, this.reply, messageId);
     this.text.addEventListener("scroll", () => this.more(), { passive: true });
     this.more();

@@ -24,21 +24,22 @@ from app.ui.settings_form import SettingsForm
 from app.ui.theme import theme
 from backends.errors import RingsideError
 
-_HEAD = """
-<link rel="stylesheet" href="/app/assets/page.css">
-<link rel="stylesheet" href="/app/assets/reading.css">
-<link rel="stylesheet" href="/app/assets/floating.css">
-<link rel="stylesheet" href="/app/assets/side.css">
-<link rel="stylesheet" href="/app/assets/presets.css">
-<link rel="stylesheet" href="/app/assets/message_controls.css">
-<link rel="stylesheet" href="/app/assets/long_reading.css">
-<link rel="stylesheet" href="/app/assets/go_to.css">
-<link rel="stylesheet" href="/app/assets/prompt_view.css">
-<link rel="stylesheet" href="/app/assets/notebook.css">
-<link rel="stylesheet" href="/app/assets/estimate.css">
-<link rel="stylesheet" href="/app/assets/drafts.css">
-<script type="module" src="/app/assets/main.js"></script>
-"""
+_STYLES = (
+    "page",
+    "reading",
+    "floating",
+    "side",
+    "presets",
+    "message_controls",
+    "long_reading",
+    "go_to",
+    "prompt_view",
+    "notebook",
+    "estimate",
+    "drafts",
+)
+_HEAD = "".join(f'<link rel="stylesheet" href="/app/assets/{name}.css">' for name in _STYLES)
+_HEAD += '<script type="module" src="/app/assets/main.js"></script>'
 
 # Gradio's handlers get the chat on screen from the page's own script, in place of the first input.
 _WITH_CHAT = "(chat, ...values) => [window.ringside?.chatId ?? null, ...values]"
