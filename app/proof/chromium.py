@@ -13,7 +13,16 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
-_SWITCHES = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
+SWITCHES = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run")
+"""Without a sandbox and a GPU, which a container may lack."""
+
+
+def chromium_path() -> str:
+    """Return where Chromium is. Raises BackendUnavailableError where it is missing."""
+    path = next((found for name in _NAMES if (found := shutil.which(name))), None)
+    if path is None:
+        raise BackendUnavailableError("This needs Chromium.", "On Debian: apt-get install chromium")
+    return path
 
 
 @contextmanager
@@ -27,11 +36,9 @@ def opened() -> Iterator[Browser]:
         from playwright.sync_api import sync_playwright
     except ImportError:
         raise BackendUnavailableError("This needs Playwright.", "Run: pip install playwright") from None
-    path = next((found for name in _NAMES if (found := shutil.which(name))), None)
-    if path is None:
-        raise BackendUnavailableError("This needs Chromium.", "On Debian: apt-get install chromium")
+    path = chromium_path()
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=_SWITCHES)
+        browser = playwright.chromium.launch(executable_path=path, args=list(SWITCHES))
         try:
             yield browser
         finally:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.browser.driving import Ringside, chromium_path, launch_arguments
+from app.proof.chromium import chromium_path
+from tests.browser.driving import Ringside, launch_arguments
 
 StartRingside = Callable[..., Ringside]
 

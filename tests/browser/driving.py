@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,11 +12,10 @@ import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from app.proof.chromium import SWITCHES
+
 _CHROMIUM_ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--no-first-run",
+    *SWITCHES,
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
@@ -83,13 +81,6 @@ reply => {
 def words(text: str) -> list[str]:
     """Return the words of a text, which Markdown leaves in place and in order; formulas are left out, a cut one too."""
     return re.findall(r"[^\W\d_]+", re.sub(r"(\$\$?)[^$]+\1|\$\$[^$]*$", " ", text))
-
-
-def chromium_path() -> str:
-    """Return where Chromium is; AssertionError says how to get it."""
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert path, "this drives Chromium; install it (on Debian: apt-get install chromium)"
-    return path
 
 
 def launch_arguments() -> list[str]:

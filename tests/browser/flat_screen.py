@@ -21,7 +21,8 @@ from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
 
-from tests.browser.driving import SHOWN_TEXT, Ringside, chromium_path, launch_arguments, words
+from app.proof.chromium import chromium_path
+from tests.browser.driving import SHOWN_TEXT, Ringside, launch_arguments, words
 
 _SAMPLE_S = 5.0
 _STALL_SCRIPT = """

@@ -9,7 +9,8 @@ from typing import Any
 
 import psutil
 
-from tests.browser.driving import SHOWN_TEXT, chromium_path, launch_arguments
+from app.proof.chromium import chromium_path
+from tests.browser.driving import SHOWN_TEXT, launch_arguments
 
 KINDS = ("browser", "renderer")
 """Chromium's processes that can be told apart and matter: its own, and those of pages."""
