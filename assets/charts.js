@@ -1,11 +1,13 @@
 // Three Plotly charts, each one element for the life of the page: redrawn in place, at most once a second, so zoom and
-// hover stay and nothing leaks. Plotly itself is fetched after the page is up.
+// hover stay and nothing leaks, and less often where drawing takes long, since on a machine without a GPU the model
+// writes with the same cores. Plotly itself is fetched after the page is up.
 
 import { duration } from "./format.js";
 import { remember, remembered } from "./remembered.js";
 
 const PERIOD_MS = 1000;
-const HIDDEN_PERIOD_MS = 5000;
+const SLOWEST_PERIOD_MS = 5000; // of a tab that nobody sees, too
+const MOST_SHARE = 1 / 40; // of the time goes into drawing: where it is slow, it is done less often
 
 const HEIGHTS = { memory: 268, speed: 200, phrases: 112 };
 
@@ -29,6 +31,7 @@ export class Charts {
     this.revision = 0;
     this.panel = null;
     this.due = 0;
+    this.took = []; // ms, the last two drawings
     this.timer = null;
     this.showScale();
     this.scaleButton.addEventListener("click", () => {
@@ -71,16 +74,21 @@ export class Charts {
     clearTimeout(this.timer);
     this.timer = null;
     if (!this.panel || (this.paused && this.drawn)) return;
-    this.due = performance.now() + (document.hidden ? HIDDEN_PERIOD_MS : PERIOD_MS);
+    this.due = performance.now() + (document.hidden ? SLOWEST_PERIOD_MS : PERIOD_MS);
     const Plotly = await plotly();
     if (this.memory.clientWidth === 0) return; // the drawer is closed
     const style = getComputedStyle(document.getElementById("rs-panel"));
     const colour = (name) => style.getPropertyValue(name).trim();
+    const begun = performance.now();
     this.drawn = true;
     this.revision += 1;
     Plotly.react(this.memory, this.#memoryTraces(colour), this.#layout(colour, "memory"), CONFIG);
     Plotly.react(this.speed, this.#speedTraces(colour), this.#layout(colour, "speed"), CONFIG);
     Plotly.react(this.phrases, this.#phraseTraces(colour), this.#layout(colour, "phrases"), CONFIG);
+    const ended = performance.now();
+    this.took = [this.took.at(-1) ?? 0, ended - begun];
+    const rest = Math.min(Math.min(...this.took) / MOST_SHARE, SLOWEST_PERIOD_MS); // one slow drawing delays nothing
+    this.due = Math.max(this.due, ended + rest);
   }
 
   #memoryTraces(colour) {

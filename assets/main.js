@@ -371,6 +371,7 @@ function begin() {
   page.chats.refresh();
   notices().catch(() => {});
   document.body.classList.add("rs-ready");
+  document.dispatchEvent(new Event("ringside:up"));
 }
 
 function whenDrawn(call) {

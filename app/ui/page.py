@@ -18,6 +18,7 @@ from app.outlook import model_choices
 from app.routes import assets_folder
 from app.service import Service
 from app.ui import markup
+from app.ui.first_script import FirstScript
 from app.ui.notebook_markup import NOTEBOOK
 from app.ui.presets_markup import PRESETS
 from app.ui.settings_form import SettingsForm
@@ -50,6 +51,7 @@ _SENDING = (
 
 def mount_page(app: FastAPI, service: Service) -> FastAPI:
     """Put the page at / of the application."""
+    app.add_middleware(FirstScript, source="/app/assets/idle_frames.js")
     return gr.mount_gradio_app(  # type: ignore[no-any-return]
         app,
         build_page(service),

@@ -67,7 +67,7 @@ def test_a_long_reply_of_the_real_model_stays_flat_and_under_control(
     tab.page.click("#rs-stop")
     tab.wait_for_end()
     expect(tab.page.locator(".message.assistant footer")).to_contain_text("stopped by you")
-    tab.page.wait_for_timeout(1500)  # the charts are drawn once a second
+    tab.page.wait_for_timeout(1500)  # the charts are drawn once more at the end
 
     held = flat_part(tab, "kv_held_bytes", FLAT_FROM_TOKENS[backend])
     full = flat_part(tab, "kv_full_bytes", FLAT_FROM_TOKENS[backend])

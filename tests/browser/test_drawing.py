@@ -1,0 +1,63 @@
+"""What the page draws while nothing, or little, is new: the model writes with the same cores."""
+
+from __future__ import annotations
+
+from tests.browser.conftest import NewTab, StartRingside
+
+COUNT_FRAMES = """{
+  const ask = window.requestAnimationFrame.bind(window);
+  window.framesAsked = 0;
+  window.requestAnimationFrame = (draw) => {
+    window.framesAsked += 1;
+    return ask(draw);
+  };
+}"""
+
+SLOW_DRAWINGS = """() => {
+  const { react } = window.Plotly;
+  window.drawings = 0;
+  window.Plotly.react = (...figure) => {
+    const until = performance.now() + 100;
+    while (performance.now() < until);
+    window.drawings += 1;
+    return react(...figure);
+  };
+}"""
+
+
+def test_a_page_on_which_nothing_happens_comes_to_rest(shared_ringside: StartRingside, new_tab: NewTab) -> None:
+    tab = new_tab()
+    tab.page.add_init_script(COUNT_FRAMES)
+    tab.open(shared_ringside().url)
+    in_two_seconds = []
+    for _ in range(10):  # the last moves of what was shown while loading take some seconds
+        before = tab.page.evaluate("window.framesAsked")
+        tab.page.wait_for_timeout(2000)
+        in_two_seconds.append(tab.page.evaluate("window.framesAsked") - before)
+        if in_two_seconds[-1] < 12:
+            return
+    raise AssertionError(f"asked for {in_two_seconds} frames, two seconds each")
+
+
+def test_nothing_is_animated_beside_text_that_moves(shared_ringside: StartRingside, new_tab: NewTab) -> None:
+    tab = new_tab(shared_ringside(rate="40").url)
+    tab.send("Go on.")
+    tab.wait_for_tokens(40)
+    endless = "document.getAnimations().filter((one) => one.effect.getTiming().iterations === Infinity).length"
+    assert tab.page.evaluate(endless) == 0
+    tab.page.click("#rs-stop")
+    tab.wait_for_end()
+
+
+def test_charts_that_take_long_to_draw_are_drawn_less_often(shared_ringside: StartRingside, new_tab: NewTab) -> None:
+    tab = new_tab(shared_ringside(rate="40").url)
+    tab.send("Go on.")
+    tab.page.wait_for_selector("#rs-chart-speed .main-svg")
+    tab.page.evaluate(SLOW_DRAWINGS)
+    tab.page.wait_for_function("window.drawings >= 6", timeout=60_000)  # two rounds: how long it takes is known
+    before = tab.page.evaluate("window.drawings")
+    tab.page.wait_for_timeout(4000)
+    assert tab.page.evaluate("window.drawings") - before <= 3  # once a second would be twelve
+    tab.page.click("#rs-stop")
+    tab.wait_for_end()
+    tab.page.wait_for_function("before => window.drawings > before", arg=before)  # the end is drawn at once
