@@ -16,6 +16,7 @@ from app.proof.compare import DEFAULT_PROMPT, Experiment
 from app.proof.inspection import seconds_by_part
 from app.proof.isolated import stream
 from app.proof.measurement import Measurement, measure
+from app.proof.pace import CONTROL_TOKENS, looks_slower
 from app.proof.scoring import Losses, score
 from app.proof.verdicts import ORDERS, QUESTIONS, Check, Symptom, Verdict
 from backends.registry import BACKENDS
@@ -76,6 +77,7 @@ class Evidence:
 
     findings: list[Finding] = field(default_factory=list)
     run: Measurement | None = None
+    control: Measurement | None = None
     parts: dict[str, float] | None = None
     bandwidth: float | None = None
     losses: dict[str, Losses] = field(default_factory=dict)
@@ -105,7 +107,8 @@ def walk(visit: Visit) -> Generator[Step | Verdict, None, None]:
             case "flat":
                 yield from _run(visit, evidence, check)
                 yield from _profile(visit, evidence, check)
-                yield judging.judge_speed(evidence.run, _settled(visit, evidence), evidence.parts, evidence.bandwidth)
+                settled = _settled(visit, evidence)
+                yield judging.judge_speed(evidence.run, settled, evidence.parts, evidence.bandwidth, evidence.control)
             case "sound":
                 yield from _run(visit, evidence, check)
                 yield from _score(visit, evidence, check)
@@ -133,12 +136,23 @@ def _probe(visit: Visit, evidence: Evidence, check: Check) -> Generator[Step, No
 
 
 def _run(visit: Visit, evidence: Evidence, check: Check) -> Generator[Step, None, None]:
-    """Write one reply and measure it."""
+    """Write one reply and measure it; where it slowed down, at once a control, while the machine is as it was."""
     if evidence.run is not None or not visit.num_tokens:
         return
     request = Experiment(DEFAULT_PROMPT, visit.num_tokens).request()
     for evidence.run in measure("run", visit.load, request, visit.log_path):
         yield Step(check, "Writing", len(evidence.run.token_ids), visit.num_tokens)
+    if evidence.run is not None and looks_slower(evidence.run, _settled(visit, evidence)):
+        yield from _control(visit, evidence, check)
+
+
+def _control(visit: Visit, evidence: Evidence, check: Check) -> Generator[Step, None, None]:
+    """Write to just past a full window in a fresh worker, to see whether the machine is what slowed down."""
+    num_tokens = _settled(visit, evidence) + CONTROL_TOKENS
+    request = Experiment(DEFAULT_PROMPT, num_tokens).request()
+    for evidence.control in measure("control", visit.load, request, visit.log_path):
+        done = len(evidence.control.token_ids)
+        yield Step(check, "It slowed down: was it the machine? A short reply to compare", done, num_tokens)
 
 
 def _profile(visit: Visit, evidence: Evidence, check: Check) -> Generator[Step, None, None]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean, median
+from statistics import fmean
 
-from app.proof.curves import bytes_slope, past, rate_curve, speed_at, time_slope
+from app.proof.curves import bytes_slope, past, rate_curve, speed_at
 from app.proof.measurement import Measurement
+from app.proof.pace import judge_pace
 from app.proof.quantities import bytes_text, seconds_text
 from app.proof.slopes import Mean, Slope, mean_of
 from app.proof.verdicts import REMEDIES, Verdict
@@ -16,7 +17,6 @@ from models.backend_support import slides_in_llamacpp
 from models.config import ModelConfig
 from models.findings import Finding
 
-_FLAT_GROWTH = 0.1
 _UNNOTICED_NATS = 0.05
 _LOOPING_SHARE = 0.5
 _REPEATED_TOKENS = 8
@@ -143,9 +143,13 @@ def judge_exactness(findings: Sequence[Finding], is_looked_into: bool = True) ->
 
 
 def judge_speed(
-    run: Measurement | None, settled: int, parts: Mapping[str, float] | None, bandwidth: float | None
+    run: Measurement | None,
+    settled: int,
+    parts: Mapping[str, float] | None,
+    bandwidth: float | None,
+    control: Measurement | None = None,
 ) -> Verdict:
-    """Look at the time of a token by depth, where it goes, and what bounds it."""
+    """Look at the time of a token by depth, where it goes, and what bounds it; `control` as in `app.proof.pace`."""
     _, rates = rate_curve(run.points) if run is not None else ([], [])
     if run is None or not rates:
         why = run.error if run is not None and run.error else "Nothing was measured."
@@ -165,34 +169,7 @@ def judge_speed(
             f"Reading {bytes_text(run.model.weights_bytes)} of weights at {bandwidth / 1e9:.1f} GB/s takes at least "
             f"{seconds_text(floor_s)}: {floor_s / typical_s:.0%} of a token's time."
         )
-    return _speed_verdict(run, settled, tuple(evidence))
-
-
-def _speed_verdict(run: Measurement, settled: int, evidence: tuple[str, ...]) -> Verdict:
-    """Compare the first and the last third of what lies past a full window; the slope says how sure that is."""
-    times = [1 / rate for rate in rate_curve(past(run, settled))[1]]
-    slope = time_slope(run, settled)
-    if len(times) < 6 or slope is None:
-        return Verdict("flat", "unsure", "The run is too short past a full window to tell.", evidence, "More tokens.")
-    third = len(times) // 3
-    growth = median(times[-third:]) / median(times[:third]) - 1
-    evidence = (
-        *evidence,
-        f"From the first to the last third past a full window a token's time changed by {growth:+.0%}.",
-    )
-    if growth <= _FLAT_GROWTH:
-        return Verdict(
-            "flat", "good", "Yes: deep in the text a token takes as long as when the window fills.", evidence
-        )
-    if slope.low <= 0:
-        return Verdict("flat", "unsure", "It seems to slow down, within the noise.", evidence, "Repeat it undisturbed.")
-    return Verdict(
-        "flat",
-        "bad",
-        "No: tokens take longer the deeper they are.",
-        evidence,
-        "Growing layers read all they keep: bound them with the policy 'ring'. Else look at the shares above.",
-    )
+    return judge_pace(run, settled, control, tuple(evidence))
 
 
 def judge_text(
