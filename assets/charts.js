@@ -6,8 +6,9 @@ import { duration } from "./format.js";
 import { remember, remembered } from "./remembered.js";
 
 const PERIOD_MS = 1000;
-const SLOWEST_PERIOD_MS = 5000; // of a tab that nobody sees, too
-const MOST_SHARE = 1 / 40; // of the time goes into drawing: where it is slow, it is done less often
+const HIDDEN_PERIOD_MS = 5000;
+const SLOWEST_PERIOD_MS = 3000;
+const MOST_SHARE = 1 / 30; // of the time goes into drawing: where it is slow, it is done less often
 
 const HEIGHTS = { memory: 268, speed: 200, phrases: 112 };
 
@@ -74,7 +75,7 @@ export class Charts {
     clearTimeout(this.timer);
     this.timer = null;
     if (!this.panel || (this.paused && this.drawn)) return;
-    this.due = performance.now() + (document.hidden ? SLOWEST_PERIOD_MS : PERIOD_MS);
+    this.due = performance.now() + (document.hidden ? HIDDEN_PERIOD_MS : PERIOD_MS);
     const Plotly = await plotly();
     if (this.memory.clientWidth === 0) return; // the drawer is closed
     const style = getComputedStyle(document.getElementById("rs-panel"));
