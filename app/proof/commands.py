@@ -39,6 +39,8 @@ def estimate(
     kv_type: Annotated[KVType, typer.Option(help="Of the stored keys and values.")] = "auto",
     tokens: Annotated[int | None, typer.Option(help="Length you expect, prompt and reply together.")] = None,
     also: Annotated[list[int] | None, typer.Option(help="Windows of the table; repeatable.")] = None,
+    threads: Threads = None,
+    check: Annotated[bool, typer.Option("--check", help="Load it too, and put what is measured beside it.")] = False,
     output: Output = None,
     as_json: Json = False,
 ) -> None:
@@ -47,8 +49,8 @@ def estimate(
     from app.proof.printing import errors_shown
 
     with errors_shown(as_json):
-        load = running.load_request(model, backend, policy, window, sinks)
-        running.estimate(replace(load, kv_type=kv_type), tokens, also or (), output, as_json)
+        load = running.load_request(model, backend, policy, window, sinks, threads)
+        running.estimate(replace(load, kv_type=kv_type), tokens, also or (), output, as_json, check)
 
 
 def compare(

@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from app.proof import estimate_report, machine
+from app.proof import estimate_check, estimate_report, machine
 from app.proof import experiment as cache_experiment
 from app.proof.compare import Comparison, Experiment, Progress, outcomes, run
 from app.proof.compare_report import report as comparison_report
@@ -15,8 +15,9 @@ from app.proof.configurations import parse_configurations
 from app.proof.doctor import Visit, walk
 from app.proof.doctor_report import report as doctor_report
 from app.proof.doctor_report import verdict_text
-from app.proof.estimate import Surroundings, outlook
+from app.proof.estimate import Outlook, Surroundings, outlook
 from app.proof.printing import note, print_json, print_text, progress_bar, show
+from app.proof.report import Report
 from app.proof.scoring import reference_text
 from app.proof.verdicts import Symptom, Verdict
 from app.settings import worker_log_path
@@ -44,9 +45,14 @@ def load_request(
 
 
 def estimate(
-    load: LoadRequest, expected_tokens: int | None, windows: Sequence[int], output: Path | None, as_json: bool
+    load: LoadRequest,
+    expected_tokens: int | None,
+    windows: Sequence[int],
+    output: Path | None,
+    as_json: bool,
+    is_checked: bool = False,
 ) -> None:
-    """Print what a model takes, and when a ring is the wrong choice."""
+    """Print what a model takes, and when a ring is the wrong choice; if wanted, beside what is then measured."""
     files = ModelFiles.open(load.model)
     on_gpu = machine.gpu_name() is not None
     around = Surroundings(
@@ -60,7 +66,27 @@ def estimate(
     if as_json:
         print_json(estimate_report.results(found))
     report = estimate_report.report(found, files.config(), on_gpu, tuple(files.weights.encodings))
+    if is_checked:
+        report = _with_check(report, found, as_json)
     show(report, output, as_json)
+
+
+def _with_check(report: Report, found: Outlook, as_json: bool) -> Report:
+    """Load the model, measure, and return the report with what was found."""
+    with closing(estimate_check.run(found.request, worker_log_path())) as steps, progress_bar(as_json) as bar:
+        task = bar.add_task("Loading and writing past a full window", total=None)
+        for measured in steps:
+            bar.update(task, completed=len(measured.token_ids))
+    figures, sentence = estimate_check.checked(found, measured), estimate_check.check_sentence(found, measured)
+    results = [dataclasses.asdict(each) | {"difference": each.difference, "is_kept": each.is_kept} for each in figures]
+    if as_json:
+        print_json({"event": "check", "figures": results, "note": sentence})
+    return dataclasses.replace(
+        report,
+        tables=[*report.tables, estimate_check.check_table(figures)],
+        sentences=[sentence, *report.sentences],
+        results=report.results | {"check": results},
+    )
 
 
 def compare(

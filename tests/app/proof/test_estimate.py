@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from app.proof import machine
+from app.cli import cli
+from app.proof import estimate_check, machine
 from app.proof.advice import advice
 from app.proof.estimate import Surroundings, default_windows, figure, layer_kinds, outlook
 from app.proof.estimate_report import report
-from app.proof.measurement import measure
 from backends.registry import BACKENDS
-from backends.requests import CachePolicy, GenerationRequest, LoadRequest, Message
+from backends.requests import CachePolicy, LoadRequest
 from models.config import LayerConfig, ModelConfig
 from models.model_files import ModelFiles
+from tests.backends.tiny_gguf import write_tiny_gguf
 
 SLIDING, FULL = LayerConfig(trained_window=64, rope=None), LayerConfig(trained_window=None, rope=None)
 CONFIG = ModelConfig(
@@ -124,8 +127,32 @@ def test_the_estimate_is_within_a_tenth_of_the_process_and_two_per_cent_of_the_c
     load = LoadRequest(backend, str(gemma_path), window=512, num_threads=1)
     around = Surroundings(runtime_bytes=machine.runtime_bytes(backend))
     expected = outlook(ModelFiles.open(gemma_path), load, around)
-    request = GenerationRequest((Message("user", "It was late in the year. " * 80),), max_new_tokens=8, ignore_end=True)
-    *_, measured = measure("run", load, request)
-    assert not measured.error
-    assert measured.points[-1].kv_allocated_bytes == pytest.approx(expected.kv_bytes, rel=0.02)
-    assert measured.peak_process_bytes == pytest.approx(expected.total_bytes, rel=0.1)
+    *_, measured = estimate_check.run(load)
+    figures = estimate_check.checked(expected, measured)
+    assert [each.name for each in figures if each.is_kept] == [
+        "Keys and values",
+        "Process, at the end",
+        "Process, at its peak",
+    ]
+
+
+def test_a_miss_is_named_and_so_is_what_was_not_measured() -> None:
+    figures = (
+        estimate_check.Checked("Keys and values", 100, 103, 0.02),
+        estimate_check.Checked("Process", 100, 109, 0.1),
+        estimate_check.Checked("Other", 100, None, 0.1),
+    )
+    rows = estimate_check.check_table(figures).rows
+    assert [row[3:] for row in rows] == [("+3.0%", "2%: missed"), ("+9.0%", "10%: kept"), ("", "10%: unknown")]
+
+
+def test_the_command_puts_what_it_measures_beside_the_estimate(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    path = write_tiny_gguf(tmp_path / "tiny.gguf", sliding_window=32, sliding_pattern=2)
+    options = ["-w", "64", "--threads", "1", "--check", "--json"]
+    result = CliRunner().invoke(cli, ["estimate", str(path), *options])
+    assert result.exit_code == 0, result.output
+    check = json.loads(result.stdout.splitlines()[-1])
+    assert check["event"] == "check"
+    assert {each["name"]: each["is_kept"] for each in check["figures"]}["Keys and values"] is True
+    assert "in a fresh worker" in check["note"]
