@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from app.proof.estimate import Outlook
@@ -61,15 +61,37 @@ def run(load: LoadRequest, log_path: Path | None = None) -> Generator[Measuremen
             raise WorkerDiedError(measured.error, "")
 
 
+def as_measured(request: LoadRequest, measured: Measurement) -> LoadRequest:
+    """Return the request whose estimate a measurement bears out: what grows with the text is as long as it was."""
+    return replace(request, growing_context_tokens=_num_tokens(measured)) if _grows_with_text(request) else request
+
+
 def checked(found: Outlook, measured: Measurement) -> tuple[Checked, ...]:
-    """Put the estimate beside a finished measurement of the same request."""
+    """Put the estimate of `as_measured` beside the finished measurement."""
     last = measured.points[-1] if measured.points else None
+    kv = None
+    if last is not None:
+        kv = last.kv_held_bytes if _grows_with_text(found.request) else last.kv_allocated_bytes
+    process = None if _is_set_aside(found.request) else PROCESS_PROMISE
     return (
         Checked("Weights", found.weights_bytes, measured.model.weights_bytes if measured.model else None),
-        Checked("Keys and values", found.kv_bytes, last.kv_allocated_bytes if last else None, KV_PROMISE),
-        Checked("Process, at the end", found.total_bytes, last.process_bytes if last else None, PROCESS_PROMISE),
-        Checked("Process, at its peak", found.total_bytes, measured.peak_process_bytes, PROCESS_PROMISE),
+        Checked("Keys and values", found.kv_bytes, kv, KV_PROMISE),
+        Checked("Process, at the end", found.total_bytes, last.process_bytes if last else None, process),
+        Checked("Process, at its peak", found.total_bytes, measured.peak_process_bytes, process),
     )
+
+
+def _grows_with_text(request: LoadRequest) -> bool:
+    return request.policy is not CachePolicy.RING and request.backend != "llamacpp"
+
+
+def _is_set_aside(request: LoadRequest) -> bool:
+    """Whether room for a long text is asked for at once, which the process grows into."""
+    return request.policy is not CachePolicy.RING and request.backend == "llamacpp"
+
+
+def _num_tokens(measured: Measurement) -> int:
+    return measured.num_prompt_tokens + len(measured.token_ids)
 
 
 def check_table(figures: tuple[Checked, ...]) -> Table:
@@ -91,12 +113,14 @@ _KEPT = {True: "kept", False: "missed", None: "unknown"}
 
 
 def check_sentence(found: Outlook, measured: Measurement) -> str:
-    """Say at how many tokens it was measured, and what of the estimate is meant for another length."""
-    tokens = measured.num_prompt_tokens + len(measured.token_ids)
+    """Say at how many tokens it was measured, and what that means for the figures."""
+    tokens = _num_tokens(measured)
     words = f"Measured at {tokens:,} tokens, in a fresh worker."
-    if found.request.policy is not CachePolicy.RING:
+    if _grows_with_text(found.request):
+        return f"{words} What grows with the text was estimated for as many here."
+    if _is_set_aside(found.request):
         grown = found.request.growing_context_tokens
-        return f"{words} The estimate of what grows is for {grown:,} tokens; fewer may take less."
+        return f"{words} Room for {grown:,} is asked for at once; the process grows into it."
     if tokens < found.request.window:
         return f"{words} The window of {found.request.window:,} was not filled."
     return words

@@ -16,6 +16,7 @@ from app.proof.doctor import Visit, walk
 from app.proof.doctor_report import report as doctor_report
 from app.proof.doctor_report import verdict_text
 from app.proof.estimate import Outlook, Surroundings, outlook
+from app.proof.measurement import Measurement
 from app.proof.printing import note, print_json, print_text, progress_bar, show
 from app.proof.report import Report
 from app.proof.scoring import reference_text
@@ -67,16 +68,23 @@ def estimate(
         print_json(estimate_report.results(found))
     report = estimate_report.report(found, files.config(), on_gpu, tuple(files.weights.encodings))
     if is_checked:
-        report = _with_check(report, found, as_json)
+        measured = _measured(load, as_json)
+        found = outlook(files, estimate_check.as_measured(load, measured), around)
+        report = _with_check(report, found, measured, as_json)
     show(report, output, as_json)
 
 
-def _with_check(report: Report, found: Outlook, as_json: bool) -> Report:
-    """Load the model, measure, and return the report with what was found."""
-    with closing(estimate_check.run(found.request, worker_log_path())) as steps, progress_bar(as_json) as bar:
+def _measured(load: LoadRequest, as_json: bool) -> Measurement:
+    """Load the model and measure, showing how far that is."""
+    with closing(estimate_check.run(load, worker_log_path())) as steps, progress_bar(as_json) as bar:
         task = bar.add_task("Loading and writing past a full window", total=None)
         for measured in steps:
             bar.update(task, completed=len(measured.token_ids))
+    return measured
+
+
+def _with_check(report: Report, found: Outlook, measured: Measurement, as_json: bool) -> Report:
+    """Return the report with what was measured beside what was estimated for it."""
     figures, sentence = estimate_check.checked(found, measured), estimate_check.check_sentence(found, measured)
     results = [dataclasses.asdict(each) | {"difference": each.difference, "is_kept": each.is_kept} for each in figures]
     if as_json:

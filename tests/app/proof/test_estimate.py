@@ -146,13 +146,26 @@ def test_a_miss_is_named_and_so_is_what_was_not_measured() -> None:
     assert [row[3:] for row in rows] == [("+3.0%", "2%: missed"), ("+9.0%", "10%: kept"), ("", "10%: unknown")]
 
 
-def test_the_command_puts_what_it_measures_beside_the_estimate(tmp_path: Path) -> None:
+@pytest.mark.parametrize("policy", CachePolicy)
+def test_the_command_puts_what_it_measures_beside_the_estimate(policy: CachePolicy, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     path = write_tiny_gguf(tmp_path / "tiny.gguf", sliding_window=32, sliding_pattern=2)
-    options = ["-w", "64", "--threads", "1", "--check", "--json"]
+    options = ["-w", "64", "-p", policy.value, "--threads", "1", "--check", "--json"]
     result = CliRunner().invoke(cli, ["estimate", str(path), *options])
     assert result.exit_code == 0, result.output
     check = json.loads(result.stdout.splitlines()[-1])
     assert check["event"] == "check"
     assert {each["name"]: each["is_kept"] for each in check["figures"]}["Keys and values"] is True
     assert "in a fresh worker" in check["note"]
+
+
+def test_of_room_that_is_only_asked_for_nothing_is_promised_of_the_process(tmp_path: Path) -> None:
+    pytest.importorskip("llama_cpp")
+    path = write_tiny_gguf(tmp_path / "tiny.gguf", sliding_window=32, sliding_pattern=2)
+    options = ["-b", "llamacpp", "-w", "64", "-p", "full", "--threads", "1", "--check", "--json"]
+    result = CliRunner().invoke(cli, ["estimate", str(path), *options])
+    assert result.exit_code == 0, result.output
+    check = json.loads(result.stdout.splitlines()[-1])
+    kept = {each["name"]: each["is_kept"] for each in check["figures"]}
+    assert (kept["Keys and values"], kept["Process, at its peak"]) == (True, None)
+    assert "Room for 32,768 is asked for at once" in check["note"]
