@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
 from torch.autograd.profiler_util import FunctionEventAvg
 from torch.profiler import ProfilerActivity, profile
 
+from models.detokenizer import StreamDecoder
+from models.model_files import ModelFiles
+from models.tokenizer import load_tokenizer
+
 _REST = "norms and other arithmetic"
 PARTS = ("weights", "attention", "copies", "sampling", _REST, "outside PyTorch")
+
+_DETOKENISED = 100  # times each token: one takes microseconds
 
 _WORDS = {
     "attention": ("attention", "bmm", "softmax", "aten::baddbmm"),
@@ -58,6 +65,16 @@ def seconds_by_part(step: Callable[[], object], num_steps: int) -> dict[str, flo
     if inside_s > plain_s:  # the profiler slows the operators themselves: keep their proportions
         return {part: seconds * plain_s / inside_s for part, seconds in found.items()}
     return found | {"outside PyTorch": plain_s - inside_s}
+
+
+def detokenising_s(model: Path, token_ids: Sequence[int]) -> float:
+    """Return the seconds that turning one token into text takes, as a reply is streamed."""
+    decoder = StreamDecoder(load_tokenizer(ModelFiles.open(model)), ())
+    started_s = time.perf_counter()
+    for _ in range(_DETOKENISED):
+        for token in token_ids:
+            decoder.push(token)
+    return (time.perf_counter() - started_s) / (_DETOKENISED * len(token_ids))
 
 
 def _self_us(event: FunctionEventAvg) -> float:

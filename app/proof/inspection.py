@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 from app.proof.isolated import stream
 from backends import registry
@@ -35,4 +36,13 @@ def profiled(load: LoadRequest, depth_tokens: int) -> Iterator[dict[str, float]]
         events = backend.generate(request, lambda: False)
         next(event for event in events if isinstance(event, TextChunk))
         step_profile = importlib.import_module("models.step_profile")
-        yield step_profile.seconds_by_part(lambda: next(events), _NUM_STEPS)
+        tokens: list[int] = []
+
+        def step() -> None:
+            event = next(events)
+            tokens.extend(event.token_ids if isinstance(event, TextChunk) else ())
+
+        parts: dict[str, float] = step_profile.seconds_by_part(step, _NUM_STEPS)
+    detokenising_s = step_profile.detokenising_s(Path(load.model), tokens)
+    outside_s = max(0.0, parts["outside PyTorch"] - detokenising_s)
+    yield parts | {"detokenising": detokenising_s, "outside PyTorch": outside_s}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 import torch
 
-from models.step_profile import PARTS, part_of, seconds_by_part
+from models.step_profile import PARTS, detokenising_s, part_of, seconds_by_part
+from tests.backends.tiny_gguf import write_tiny_gguf
 
 
 @pytest.mark.parametrize(
@@ -42,3 +44,10 @@ def test_of_the_operators_the_heavy_one_leads() -> None:
 def test_time_that_no_operator_accounts_for_is_outside_pytorch() -> None:
     found = seconds_by_part(lambda: time.sleep(0.02), num_steps=2)
     assert found["outside PyTorch"] >= 0.019
+
+
+def test_detokenising_takes_time_and_less_than_loading_the_tokenizer(tmp_path: Path) -> None:
+    path = write_tiny_gguf(tmp_path / "tiny.gguf", sliding_window=32, sliding_pattern=2)
+    started_s = time.perf_counter()
+    token_s = detokenising_s(path, [5, 6, 7])
+    assert 0 < token_s < (time.perf_counter() - started_s) / 100

@@ -43,6 +43,7 @@ def test_a_symptom_starts_the_walk_where_it_shows(tiny_gguf: Path) -> None:
     assert [verdict["check"] for verdict in verdicts] == list(ORDERS[Symptom.NO_FASTER])
     told = " ".join(verdicts[0]["evidence"])  # type: ignore[arg-type]
     assert "Of a token's time:" in told
+    assert "detokenising" in told
     assert "GB/s" in told
 
 
