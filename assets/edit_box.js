@@ -1,7 +1,10 @@
 // The box in which the text of a message is changed where it stands, or a question is asked again with other words.
-// Whatever goes wrong, what was typed stays in it.
+// Whatever goes wrong, what was typed stays in it, and is in it again when it is opened after a reload.
 
 import { patch, showProblem } from "./api.js";
+import { remember, remembered } from "./remembered.js";
+
+const KEY = "ringside.edit.";
 
 const MAX_ROWS = 18;
 
@@ -20,15 +23,24 @@ export function openEditBox(item, { text, asks, ask, closed }) {
   const { version } = item.message; // of the text that is being changed
   area.value = text;
   const shown = area.value; // a text field has its own line breaks
-  area.rows = Math.min(MAX_ROWS, shown.split("\n", MAX_ROWS).length + 1);
+  const key = `${KEY}${item.message.id}`;
+  const typedBefore = remembered(key);
+  if (typedBefore !== null) {
+    area.value = typedBefore;
+    note.textContent = "What you typed before is here again";
+  }
+  area.rows = Math.min(MAX_ROWS, area.value.split("\n", MAX_ROWS).length + 1);
   const covered = [...item.element.children].filter((child) => child !== item.footer && !child.hidden);
+  area.addEventListener("input", () => remember(key, area.value === shown ? null : area.value));
   const close = (changed) => {
+    remember(key, null);
     form.remove();
     for (const child of covered) child.hidden = false;
     item.editing = null;
     closed(changed);
   };
   const letGo = () => {
+    remember(key, null);
     item.editing = null; // the question in its new words takes the place of this one
   };
   const submit = async (sends) => {
@@ -61,7 +73,7 @@ export function openEditBox(item, { text, asks, ask, closed }) {
   item.element.prepend(form);
   item.editing = form;
   area.focus();
-  area.setSelectionRange(shown.length, shown.length);
+  area.setSelectionRange(area.value.length, area.value.length);
 }
 
 function makeForm(canAsk, asks) {

@@ -6,6 +6,7 @@ Its API takes text, not ids, so a prompt is spelt out and read again by it, whic
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -97,8 +98,14 @@ class PeerServer:
 
     def _last_words(self) -> str:
         self._log.seek(0)
-        lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
-        return lines[-1] if lines else f"exit code {self._process.returncode}"
+        return last_words(self._log.read().decode("utf-8", "replace")) or f"exit code {self._process.returncode}"
+
+
+def last_words(log: str) -> str:
+    """Return why a process ended: its last exception where it wrote one, libraries being chatty on their way out."""
+    lines = log.strip().splitlines()
+    raised = [words[1] for line in lines if (words := re.match(r"(?:\w+\.)*_?(\w*(?:Error|Exception)\b.*)", line))]
+    return (raised or lines or [""])[-1]
 
 
 def _free_port() -> int:

@@ -196,6 +196,25 @@ def test_what_is_typed_stays_when_the_message_was_changed_or_deleted_elsewhere(t
     expect(page.locator(".message")).to_have_count(0)
 
 
+def test_what_was_typed_into_a_message_is_there_again_after_a_reload_until_it_is_dropped(tab: Tab) -> None:
+    page = tab.page
+    say(tab, "alpha beta")
+    choose(message(page, "assistant"), "Edit")
+    box = page.get_by_role("textbox", name="Edit the message")
+    box.press_sequentially(" and more")
+    page.reload()
+    page.wait_for_selector("body.rs-ready")
+    choose(message(page, "assistant"), "Edit")
+    expect(box).to_have_value("alpha beta and more")
+    expect(page.locator(".edit-note")).to_have_text("What you typed before is here again")
+    box.press("Escape")
+    box.press("Escape")
+    expect(message(page, "assistant").locator(".reply")).to_have_text("alpha beta")
+    choose(message(page, "assistant"), "Edit")
+    expect(box).to_have_value("alpha beta")
+    page.get_by_role("button", name="Cancel").click()
+
+
 def test_a_question_is_asked_again_beside_the_former_one(tab: Tab) -> None:
     page = tab.page
     say(tab, "alpha beta")
