@@ -13,7 +13,7 @@ from pathlib import Path
 
 from app.proof import judging, machine, scoring
 from app.proof.compare import DEFAULT_PROMPT, Experiment
-from app.proof.inspection import seconds_by_part
+from app.proof.inspection import drawing_s, seconds_by_part
 from app.proof.isolated import stream
 from app.proof.measurement import Measurement, measure
 from app.proof.pace import CONTROL_TOKENS, looks_slower
@@ -80,6 +80,7 @@ class Evidence:
     control: Measurement | None = None
     parts: dict[str, float] | None = None
     bandwidth: float | None = None
+    drawing_s: float | None = None
     losses: dict[str, Losses] = field(default_factory=dict)
 
 
@@ -108,7 +109,9 @@ def walk(visit: Visit) -> Generator[Step | Verdict, None, None]:
                 yield from _run(visit, evidence, check)
                 yield from _profile(visit, evidence, check)
                 settled = _settled(visit, evidence)
-                yield judging.judge_speed(evidence.run, settled, evidence.parts, evidence.bandwidth, evidence.control)
+                yield judging.judge_speed(
+                    evidence.run, settled, evidence.parts, evidence.bandwidth, evidence.control, evidence.drawing_s
+                )
             case "sound":
                 yield from _run(visit, evidence, check)
                 yield from _score(visit, evidence, check)
@@ -163,6 +166,7 @@ def _profile(visit: Visit, evidence: Evidence, check: Check) -> Generator[Step, 
     evidence.bandwidth = machine.read_bandwidth(visit.load.num_threads or _num_cores())
     yield Step(check, "Looking into a step")
     evidence.parts = seconds_by_part(visit.load, _settled(visit, evidence))
+    evidence.drawing_s = drawing_s(evidence.run)
 
 
 def _score(visit: Visit, evidence: Evidence, check: Check) -> Generator[Step, None, None]:

@@ -148,6 +148,7 @@ def judge_speed(
     parts: Mapping[str, float] | None,
     bandwidth: float | None,
     control: Measurement | None = None,
+    drawing_s: float | None = None,
 ) -> Verdict:
     """Look at the time of a token by depth, where it goes, and what bounds it; `control` as in `app.proof.pace`."""
     _, rates = rate_curve(run.points) if run is not None else ([], [])
@@ -163,6 +164,11 @@ def judge_speed(
         total_s = sum(parts.values())
         shares = sorted(parts.items(), key=lambda item: -item[1])
         evidence.append("Of a token's time: " + ", ".join(f"{name} {s / total_s:.0%}" for name, s in shares) + ".")
+    if drawing_s is not None:
+        share = drawing_s / typical_s
+        evidence.append(
+            f"Making HTML of it for the page takes {seconds_text(drawing_s)} a token beside it: {share:.1%}."
+        )
     if bandwidth and run.model and run.model.weights_bytes and run.model.device == "cpu":
         floor_s = run.model.weights_bytes / bandwidth
         evidence.append(

@@ -143,6 +143,12 @@ def test_the_tables_hold_medians_with_quartiles_ours_first_ratios_and_reasons() 
     assert "cpu X" in text
 
 
+def test_how_often_each_was_measured_is_told_by_depth_where_it_differs() -> None:
+    rows = [Row("peer", 512, 1, SAMPLE), Row("peer", 512, 2, SAMPLE), Row("peer", 32_768, 1, SAMPLE)]
+    measured = json.loads(json.dumps(benchmark(*rows).results()))
+    assert "quartiles of 2 rounds, 1 at 32,768 tokens, contestants in turn" in bench_tables.tables(measured)
+
+
 def test_the_readme_s_table_is_replaced_between_its_marks_and_nowhere_else(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text(f"before\n{bench_report.BEGIN_MARK}\nold\n{bench_report.END_MARK}\nafter\n", "utf-8")

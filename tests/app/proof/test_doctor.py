@@ -44,6 +44,7 @@ def test_a_symptom_starts_the_walk_where_it_shows(tiny_gguf: Path) -> None:
     told = " ".join(verdicts[0]["evidence"])  # type: ignore[arg-type]
     assert "Of a token's time:" in told
     assert "detokenising" in told
+    assert "Making HTML of it" in told
     assert "GB/s" in told
 
 
