@@ -100,7 +100,7 @@ export class Charts {
       name: label,
       uid: name,
       x: series[name].tokens,
-      y: this.log ? series[name].values.map((value) => value || null) : series[name].values,
+      y: this.log ? withoutSpecks(series[name].values) : series[name].values,
       line: { color: colour(variable), dash, width, shape: "linear" },
       hovertemplate: "%{y:.4s}B<extra>%{fullData.name}</extra>",
     }));
@@ -233,6 +233,13 @@ const emptyNote = (colour, which) => ({
   text: EMPTY[which],
   font: { size: 12, color: colour("--rs-ink-faint") },
 });
+
+// On a logarithmic axis a cache that holds one token would take most of the height: what is below a thousandth of what
+// comes later is left out.
+function withoutSpecks(values) {
+  const least = values.reduce((most, value) => Math.max(most, value), 0) / 1000;
+  return values.map((value) => (value > least ? value : null));
+}
 
 // The value that only one in fifty is above.
 function nearlyMost(values) {

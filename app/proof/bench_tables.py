@@ -16,18 +16,20 @@ _MIB = 2**20
 
 def tables(results: Values) -> str:
     """Return Markdown."""
-    parts = [
+    shown = [
         _table(results, "Decode, tokens/s", decode_rate, "{:.1f}".format),
-        _ratio_table(results, "Decode, ours over theirs", "decode_rate"),
         _table(results, "First token, s", lambda sample: sample["first_token_s"], _seconds),
-        _table(results, "Peak memory, MiB", lambda sample: sample["peak_bytes"] / _MIB, "{:.0f}".format),
+        _table(results, "Peak memory, MiB", lambda sample: sample["peak_bytes"] / _MIB, "{:,.0f}".format),
+    ]
+    folded = [
+        _ratio_table(results, "Decode, ours over theirs", "decode_rate"),
         _ratio_table(results, "Peak memory, ours over theirs", "peak_bytes"),
-        _table(results, "Memory after the reply, MiB", lambda sample: sample["final_bytes"] / _MIB, "{:.0f}".format),
+        _table(results, "Memory after the reply, MiB", lambda sample: sample["final_bytes"] / _MIB, "{:,.0f}".format),
     ]
     if results["samplers"]:
-        parts.append(sampler_table(results["samplers"]))
-    parts += sentences(results["page"])
-    return "\n\n".join([*parts, _conditions(results)])
+        folded.append(sampler_table(results["samplers"]))
+    opening = "<details>\n<summary>Ratios, memory after the reply, and what drawing a token costs</summary>"
+    return "\n\n".join([*shown, *sentences(results["page"]), _conditions(results), opening, *folded, "</details>"])
 
 
 def sampler_table(costs: Sequence[Values]) -> str:
