@@ -74,13 +74,18 @@ def figures(results: Values) -> list[Figure]:
     """Return decode speed and peak memory by depth."""
     return [
         _figure(results, "Tokens per second by depth", "tokens/s", decode_rate),
-        _figure(results, "Peak memory of the process by depth", "GiB", lambda sample: sample["peak_bytes"] / 2**30),
+        _figure(
+            results, "Peak memory of the process by depth", "GiB", lambda sample: sample["peak_bytes"] / 2**30, True
+        ),
     ]
 
 
-def _figure(results: Values, title: str, unit: str, value: Callable[[Values], float | None]) -> Figure:
+def _figure(
+    results: Values, title: str, unit: str, value: Callable[[Values], float | None], log_y: bool = False
+) -> Figure:
+    """Draw a line a contestant: ours whole and thick, the others dashed."""
     traces = []
-    for name, colour in zip(names_of(results), PALETTE * 2, strict=False):
+    for number, name in enumerate(names_of(results)):
         by_depth = {
             depth: [
                 found
@@ -91,6 +96,14 @@ def _figure(results: Values, title: str, unit: str, value: Callable[[Values], fl
             for depth in depths_of(results)
         }
         known = [(depth, median_and_quartiles(values)[0]) for depth, values in by_depth.items() if values]
-        trace = line(name, [depth for depth, _ in known], [median for _, median in known], colour)
+        is_ours = name.startswith("Ringside")
+        colour, dash = PALETTE[number % len(PALETTE)], "solid" if is_ours else "dash"
+        trace = line(name, [depth for depth, _ in known], [median for _, median in known], colour, dash)
+        trace["line"]["width"] = 3.2 if is_ours else 1.8
         traces.append(trace | {"mode": "lines+markers"})
-    return Figure(title, traces, axes("tokens before", unit, log_x=True))
+    layout = axes("tokens before", unit, log_x=True, log_y=log_y)
+    depths = depths_of(results)
+    layout["xaxis"] |= {"tickvals": depths, "ticktext": [f"{depth:,}" for depth in depths]}
+    if log_y:
+        layout["yaxis"] |= {"tickvals": [2.0**power for power in range(-4, 8)]}
+    return Figure(title, traces, layout)

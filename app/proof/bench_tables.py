@@ -75,7 +75,7 @@ def _table(results: Values, title: str, value: Callable[[Values], float | None],
             if samples:
                 cells.append(_spread([found for sample in samples if (found := value(sample)) is not None], text))
             else:
-                cells.append(rows[-1]["why_not"] if rows else "not measured")
+                cells.append(rows[-1]["why_not"].rpartition(": ")[2] if rows else "not measured")  # the last cause
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

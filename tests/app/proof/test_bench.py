@@ -115,7 +115,7 @@ def test_ratios_pair_what_one_round_of_one_run_measured() -> None:
 def results() -> dict[str, Any]:
     slower = replace(SAMPLE, first_token_s=4.0, decode_s=6.0)
     rows = [
-        Row("other", 512, 0, None, "no memory"),
+        Row("other", 512, 0, None, "other: MemoryError: no memory"),
         Row("peer", 512, 1, slower),
         Row("Ringside ring", 512, 1, SAMPLE),
         Row("Ringside ring", 512, 2, slower),
