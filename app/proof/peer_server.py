@@ -105,7 +105,7 @@ def last_words(log: str) -> str:
     """Return why a process ended: its last exception where it wrote one, libraries being chatty on their way out."""
     lines = log.strip().splitlines()
     raised = [words[1] for line in lines if (words := re.match(r"(?:\w+\.)*_?(\w*(?:Error|Exception)\b.*)", line))]
-    return (raised or lines or [""])[-1]
+    return (raised or lines or [""])[-1].partition(" for an array")[0]
 
 
 def _free_port() -> int:

@@ -7,7 +7,7 @@ from app.proof.peer_server import last_words
 TRACEBACK = """Traceback (most recent call last):
   File "llama.py", line 481, in __init__
     self.scores = np.full((n_ctx, self._n_vocab), np.nan)
-numpy._core._exceptions._ArrayMemoryError: Unable to allocate 32.2 GiB
+numpy._core._exceptions._ArrayMemoryError: Unable to allocate 32.2 GiB for an array with shape (33024, 262144)
 """
 
 
