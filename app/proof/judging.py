@@ -165,9 +165,9 @@ def judge_speed(
         shares = sorted(parts.items(), key=lambda item: -item[1])
         evidence.append("Of a token's time: " + ", ".join(f"{name} {s / total_s:.0%}" for name, s in shares) + ".")
     if drawing_s is not None:
-        share = drawing_s / typical_s
         evidence.append(
-            f"Making HTML of it for the page takes {seconds_text(drawing_s)} a token beside it: {share:.1%}."
+            f"Making HTML of it for the page takes the application {seconds_text(drawing_s)} a token: "
+            f"{drawing_s / typical_s:.1%} of that time."
         )
     if bandwidth and run.model and run.model.weights_bytes and run.model.device == "cpu":
         floor_s = run.model.weights_bytes / bandwidth
@@ -265,11 +265,10 @@ def _gap(gap: Mean | None) -> str:
 
 
 def _slope(slope: Slope | None) -> str:
-    return (
-        "an unknown number of"
-        if slope is None
-        else f"{slope.value:,.0f} ({slope.low:,.0f} to {slope.high:,.0f}) bytes a token"
-    )
+    if slope is None:
+        return "an unknown number of bytes a token"
+    value, low, high = map(round, (slope.value, slope.low, slope.high))  # whole numbers have no "-0"
+    return f"{value:,} ({low:,} to {high:,}) bytes a token"
 
 
 def _is_still(slope: Slope, run: Measurement | None) -> bool:
