@@ -74,17 +74,19 @@ def figures(results: Values) -> list[Figure]:
     """Return decode speed and peak memory by depth."""
     return [
         _figure(results, "Tokens per second by depth", "tokens/s", decode_rate),
-        _figure(
-            results, "Peak memory of the process by depth", "GiB", lambda sample: sample["peak_bytes"] / 2**30, True
-        ),
+        _figure(results, "Peak memory of the process by depth", "GiB", _peak_gib, log_y=True),
     ]
+
+
+def _peak_gib(sample: Values) -> float:
+    return float(sample["peak_bytes"]) / 2**30
 
 
 def _figure(
     results: Values, title: str, unit: str, value: Callable[[Values], float | None], log_y: bool = False
 ) -> Figure:
     """Draw a line a contestant: ours whole and thick, the others dashed."""
-    traces = []
+    traces, depths = [], depths_of(results)
     for number, name in enumerate(names_of(results)):
         by_depth = {
             depth: [
@@ -93,7 +95,7 @@ def _figure(
                 if row["contestant"] == name and row["depth"] == depth and row["sample"]
                 if (found := value(row["sample"])) is not None
             ]
-            for depth in depths_of(results)
+            for depth in depths
         }
         known = [(depth, median_and_quartiles(values)[0]) for depth, values in by_depth.items() if values]
         is_ours = name.startswith("Ringside")
@@ -102,7 +104,6 @@ def _figure(
         trace["line"]["width"] = 3.2 if is_ours else 1.8
         traces.append(trace | {"mode": "lines+markers"})
     layout = axes("tokens before", unit, log_x=True, log_y=log_y)
-    depths = depths_of(results)
     layout["xaxis"] |= {"tickvals": depths, "ticktext": [f"{depth:,}" for depth in depths]}
     if log_y:
         layout["yaxis"] |= {"tickvals": [2.0**power for power in range(-4, 8)]}

@@ -123,8 +123,7 @@ def _conditions(results: Values) -> str:
     machine = ", ".join(f"{name} {value}" for name, value in results["machine"].items())
     return (
         f"{results['model']}, {results['num_tokens']} tokens after each prompt, median and quartiles of "
-        f"{_rounds_words(results)}, "
-        f'contestants in turn; "over": one prompt and its reply took longer than '
+        f'{_rounds_words(results)}, contestants in turn; "over": one prompt and its reply took longer than '
         f"{results['limit_s'] / 60:.0f} min. {machine}."
     )
 

@@ -142,8 +142,7 @@ def _run(visit: Visit, evidence: Evidence, check: Check) -> Generator[Step, None
     """Write one reply and measure it; where it slowed down, at once a control, while the machine is as it was."""
     if evidence.run is not None or not visit.num_tokens:
         return
-    request = Experiment(DEFAULT_PROMPT, visit.num_tokens).request()
-    for evidence.run in measure("run", visit.load, request, visit.log_path):
+    for evidence.run in _written(visit, "run", visit.num_tokens):
         yield Step(check, "Writing", len(evidence.run.token_ids), visit.num_tokens)
     if evidence.run is not None and looks_slower(evidence.run, _settled(visit, evidence)):
         yield from _control(visit, evidence, check)
@@ -152,10 +151,14 @@ def _run(visit: Visit, evidence: Evidence, check: Check) -> Generator[Step, None
 def _control(visit: Visit, evidence: Evidence, check: Check) -> Generator[Step, None, None]:
     """Write to just past a full window in a fresh worker, to see whether the machine is what slowed down."""
     num_tokens = _settled(visit, evidence) + CONTROL_TOKENS
-    request = Experiment(DEFAULT_PROMPT, num_tokens).request()
-    for evidence.control in measure("control", visit.load, request, visit.log_path):
+    for evidence.control in _written(visit, "control", num_tokens):
         done = len(evidence.control.token_ids)
         yield Step(check, "It slowed down: was it the machine? A short reply to compare", done, num_tokens)
+
+
+def _written(visit: Visit, label: str, num_tokens: int) -> Generator[Measurement, None, None]:
+    """Write so many tokens in a fresh worker, measuring."""
+    return measure(label, visit.load, Experiment(DEFAULT_PROMPT, num_tokens).request(), visit.log_path)
 
 
 def _profile(visit: Visit, evidence: Evidence, check: Check) -> Generator[Step, None, None]:

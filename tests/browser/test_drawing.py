@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.browser.conftest import NewTab, StartRingside
+
+pytestmark = pytest.mark.browser
 
 COUNT_FRAMES = """{
   const ask = window.requestAnimationFrame.bind(window);

@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from backends.echo_text import piece_id, pieces_of
 from tests.browser.conftest import NewTab, StartRingside
-from tests.browser.test_page import chart
+from tests.browser.test_charts import chart
 
 pytestmark = pytest.mark.browser
 

@@ -9,7 +9,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import NewTab, StartRingside, Tab
-from tests.browser.test_page import chart, shown_text, stored_text, words
+from tests.browser.test_charts import chart
+from tests.browser.test_page import shown_text, stored_text, words
 
 pytestmark = [pytest.mark.browser, pytest.mark.real_model, pytest.mark.timeout(600)]
 

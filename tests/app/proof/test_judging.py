@@ -22,15 +22,15 @@ LOAD = LoadRequest("ring", "model.gguf", window=64, sinks=4)
 SETTLED = 68
 
 
-def run_of(kv_per_token: int = 0, time_growth: float = 0.0, num_tokens: int = 2000) -> Measurement:
-    """A reply whose cache grows by so many bytes a token and whose last token takes `1 + time_growth` as long."""
+def run_of(kv_per_token: int = 0, num_tokens: int = 2000) -> Measurement:
+    """A reply whose cache grows by so many bytes a token."""
     run = Measurement("run", LOAD)
     run.model = LoadedModel(
         "m", "gemma3", "cpu", "int8", CachePolicy.RING, 2, 1, 64, 64, 4, None, 100, 10**9, 1000, has_chat_template=False
     )
     time_s = 0.0
     for tokens in range(10, num_tokens + 1, 10):
-        time_s += 0.1 * (1 + time_growth * tokens / num_tokens)
+        time_s += 0.1
         run.points.append(Point(tokens, time_s, 10**9, tokens, kv_per_token * tokens + 68_000))
     return run
 
