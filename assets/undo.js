@@ -25,8 +25,11 @@ export class Undo {
     this.button.hidden = chatId === null || numSteps === 0;
   }
 
+  // Asks the server whether or not the button is there yet: right after an edit, a hand may be faster than the answer
+  // that brings the button. Who sees no button and has nothing to undo is not disturbed by a message.
   async undo() {
-    if (this.busy || this.button.hidden) return;
+    if (this.busy || this.chatId === null) return;
+    const expected = !this.button.hidden;
     this.busy = true;
     try {
       const { undone, num_steps: numSteps } = await post(`/chats/${this.chatId}/undo`);
@@ -35,7 +38,8 @@ export class Undo {
       this.say(UNDONE[undone]);
       if (this.button.hidden) document.getElementById("rs-scroller").focus();
     } catch (problem) {
-      this.complain(problem);
+      if (expected) this.complain(problem);
+      else this.say(problem.message);
     }
     this.busy = false;
   }

@@ -168,6 +168,24 @@ def test_a_reply_is_edited_where_it_stands_and_ctrl_z_brings_the_former_text_bac
     expect(page.locator(".message")).to_have_count(4)
 
 
+def test_ctrl_z_takes_an_edit_back_before_the_button_for_it_has_come(tab: Tab) -> None:
+    page = tab.page
+    say(tab, "alpha beta")
+    page.route("**/variants", lambda route: None)  # the answer that would show the button is still on its way
+    choose(message(page, "assistant"), "Edit")
+    box = page.get_by_role("textbox", name="Edit the message")
+    box.fill("one two")
+    box.press("Control+Enter")
+    expect(message(page, "assistant").locator(".reply")).to_have_text("one two")
+    expect(page.locator("#rs-undo")).to_be_hidden()
+    page.keyboard.press("Control+z")
+    expect(message(page, "assistant").locator(".reply")).to_have_text("alpha beta")
+    page.keyboard.press("Control+z")  # nothing is left, which is no problem to show
+    expect(page.locator("#rs-said")).to_contain_text("There is nothing to undo here.")
+    expect(page.locator("#rs-composer-problem")).to_be_hidden()
+    page.unroute("**/variants")
+
+
 def test_what_is_typed_stays_when_the_message_was_changed_or_deleted_elsewhere(tab: Tab, url: str) -> None:
     page = tab.page
     say(tab, "alpha beta")
