@@ -95,7 +95,7 @@ def _measure(plan: Plan, benchmark: Benchmark, parts: Sequence[str], keep: Calla
             said(bench_report.line_of(row))
     if "page" in parts:
         cost: PageCost
-        for cost in page_rounds(plan.gguf, plan.num_threads, plan.num_page_tokens, plan.num_rounds):
+        for cost in page_rounds(plan.gguf, plan.num_page_threads, plan.num_page_tokens, plan.num_rounds):
             benchmark.page.append(dataclasses.asdict(cost))
             said(cost.sentence)
     if "samplers" in parts:
@@ -118,6 +118,7 @@ def main(
     tokens: Annotated[int, typer.Option(min=2, help="Tokens written after each prompt.")] = 64,
     page_tokens: Annotated[int, typer.Option(min=64, help="Tokens of each reply in the page.")] = 1500,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads of every contestant.")] = 1,
+    page_threads: Annotated[int, typer.Option(min=1, help="CPU threads of the model beside page and browser.")] = 1,
     limit_s: Annotated[float, typer.Option(help="Seconds that one prompt and its reply may take.")] = 600.0,
     add: Annotated[bool, typer.Option("--add", help="Keep what the output file holds, and add to it.")] = False,
     readme: Annotated[Path | None, typer.Option(help="Put the tables between its bench markers.")] = None,
@@ -133,7 +134,18 @@ def main(
         names = [name for name in CONTESTANTS if not only or any(name.startswith(start) for start in only)]
         gguf = model_path(model)
         folder = cache_folder() / "benchmark" / gguf.stem
-        plan = Plan(gguf, folder, names, DEPTHS, rounds, tokens, page_tokens, num_threads=threads, limit_s=limit_s)
+        plan = Plan(
+            gguf,
+            folder,
+            names,
+            DEPTHS,
+            rounds,
+            tokens,
+            page_tokens,
+            num_threads=threads,
+            num_page_threads=page_threads,
+            limit_s=limit_s,
+        )
         if quick:
             plan = dataclasses.replace(plan, depths=QUICK_DEPTHS, num_rounds=1, num_tokens=8, num_page_tokens=128)
         if depths is not None:

@@ -45,6 +45,7 @@ class Plan:
 
     Attributes:
         num_tokens: written after each prompt.
+        num_page_threads: of the model while page and browser need processors as well.
         limit_s: a contestant that takes longer for one prompt and reply, or would by its last depth, sits the rest of
             that depth out and is listed as over the limit.
     """
@@ -59,6 +60,7 @@ class Plan:
     window: int = 512
     sinks: int = 4
     num_threads: int = 1
+    num_page_threads: int = 1
     limit_s: float = 600.0
 
 

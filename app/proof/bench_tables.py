@@ -7,11 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from app.proof.contestants import CONTESTANTS
-from app.proof.page_cost import sentences
 from app.proof.slopes import median_and_quartiles
 
 Values = Mapping[str, Any]
 _MIB = 2**20
+_PAGE_ROWS: tuple[tuple[str, Callable[[Values], float], Callable[[float], str]], ...] = (
+    ("bare loop, tokens/s", lambda cost: cost["bare_rate"], "{:.1f}".format),
+    ("on the page, tokens/s", lambda cost: cost["page_rate"], "{:.1f}".format),
+    ("page over bare", lambda cost: cost["page_rate"] / cost["bare_rate"], "{:.3f}".format),
+    ("processor time of the server, s", lambda cost: cost["server_cpu_s"], "{:.2f}".format),
+    ("processor time of the browser, s", lambda cost: cost["browser_cpu_s"], "{:.2f}".format),
+    ("processor time of the worker, s", lambda cost: cost["worker_cpu_s"], "{:.1f}".format),
+    ("processor time of the bare loop, s", lambda cost: cost["bare_cpu_s"], "{:.1f}".format),
+)
 
 
 def tables(results: Values) -> str:
@@ -21,6 +29,8 @@ def tables(results: Values) -> str:
         _table(results, "First token, s", lambda sample: sample["first_token_s"], _seconds),
         _table(results, "Peak memory, MiB", lambda sample: sample["peak_bytes"] / _MIB, "{:,.0f}".format),
     ]
+    if results["page"]:
+        shown.append(page_table(results["page"]))
     folded = [
         _ratio_table(results, "Decode, ours over theirs", "decode_rate"),
         _ratio_table(results, "Peak memory, ours over theirs", "peak_bytes"),
@@ -29,7 +39,26 @@ def tables(results: Values) -> str:
     if results["samplers"]:
         folded.append(sampler_table(results["samplers"]))
     opening = "<details>\n<summary>Ratios, memory after the reply, and what drawing a token costs</summary>"
-    return "\n\n".join([*shown, *sentences(results["page"]), _conditions(results), opening, *folded, "</details>"])
+    return "\n\n".join([*shown, _conditions(results), opening, *folded, "</details>"])
+
+
+def page_table(costs: Sequence[Values]) -> str:
+    """Return what the page costs beside the bare loop, a backend a column."""
+    by_backend = {
+        backend: [cost for cost in costs if cost["backend"] == backend]
+        for backend in dict.fromkeys(cost["backend"] for cost in costs)
+    }
+    lines = [f"| The page beside the bare loop | {' | '.join(by_backend)} |", f"|:---|{'---:|' * len(by_backend)}"]
+    for title, value, text in _PAGE_ROWS:
+        cells = [_spread([value(cost) for cost in rounds], text) for rounds in by_backend.values()]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    num_rounds = max(len(rounds) for rounds in by_backend.values())
+    num_tokens, num_threads = costs[0]["num_tokens"], costs[0]["num_threads"]
+    said = (
+        f"Medians and quartiles of {num_rounds} rounds of {num_tokens:,} tokens, threads of the model {num_threads}; "
+        "processor time for 1,000 tokens, Chromium drawing in software."
+    )
+    return "\n".join([*lines, "", said])
 
 
 def sampler_table(costs: Sequence[Values]) -> str:

@@ -61,12 +61,14 @@ class PageCost:
     """One round: a bare reply, and the same on the page.
 
     Attributes:
+        num_threads: of the model, in both.
         bare_rate, page_rate: tokens per second.
         bare_cpu_s, worker_cpu_s, server_cpu_s, browser_cpu_s: processor seconds per 1,000 tokens.
     """
 
     backend: str
     num_tokens: int
+    num_threads: int
     bare_rate: float
     page_rate: float
     bare_cpu_s: float
@@ -119,6 +121,7 @@ def page_rounds(
             yield PageCost(
                 backend=backend,
                 num_tokens=num_tokens,
+                num_threads=num_threads,
                 bare_rate=bare.rate,
                 page_rate=page.rate,
                 bare_cpu_s=bare.cpu_per_thousand("worker"),
