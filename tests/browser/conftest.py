@@ -83,7 +83,8 @@ class Tab:
 
     def send(self, text: str) -> None:
         self.page.fill("#rs-input", text)
-        self.page.press("#rs-input", "Enter")
+        # A new chat changes the address's fragment; Playwright would wait for that as for a page to load.
+        self.page.press("#rs-input", "Enter", no_wait_after=True)
 
     def reply(self) -> Any:
         """Return the locator of the last reply's text."""

@@ -116,10 +116,10 @@ IN_VIEW = """
 """Script that returns the text of the blocks on the screen."""
 
 
-def text_in_view(tab: Tab) -> str:
-    """Return the text of the blocks on the screen, once there is some."""
-    tab.page.wait_for_function(f"({IN_VIEW})() !== ''")
-    return str(tab.page.evaluate(IN_VIEW))
+def text_in_view(tab: Tab, awaited: str = "") -> str:
+    """Return the text of the blocks on the screen, once there is some, or once `awaited` is in it."""
+    script = f"awaited => {{ const text = ({IN_VIEW})(); return text.includes(awaited) ? text : ''; }}"
+    return str(tab.page.wait_for_function(script, arg=awaited, timeout=60_000).json_value())
 
 
 def chapters_in_view(tab: Tab) -> list[int]:
@@ -156,7 +156,7 @@ def test_scrolling_through_all_of_it_keeps_few_elements_and_shows_each_place(rea
             tab.page.mouse.wheel(0, 900)
             tab.page.wait_for_timeout(40)
             most = max(most, num_elements(tab))
-        shown = text_in_view(tab)
+        shown = text_in_view(tab, awaited="chapter_")
         numbers = [int(number) for number in re.findall(r"chapter_(\d+)", shown)]
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
         assert abs(numbers[0] / NUM_CHAPTERS - share) < 0.05
