@@ -3,6 +3,7 @@
 // only those are loaded at all, and given back once the reader is far away.
 
 import { get, getText } from "./api.js";
+import { showGrown } from "./growing.js";
 import { Section } from "./section.js";
 import { textIn } from "./selected_text.js";
 
@@ -166,7 +167,7 @@ export class Reply {
   }
 
   #showOpen(html) {
-    this.live.innerHTML = html;
+    showGrown(this.live, html);
   }
 
   #showFold() {

@@ -5,6 +5,7 @@ import { watchCode } from "./copying.js";
 import { openDialog } from "./dialog.js";
 import { button, element } from "./elements.js";
 import { plural } from "./format.js";
+import { showGrown } from "./growing.js";
 
 const WATCH_MS = 1000;
 const NEAR_PX = 1500;
@@ -117,7 +118,7 @@ class Column {
       this.live.before(section);
       this.count += page.blocks.length;
     }
-    if (page.open !== null) this.live.innerHTML = page.open;
+    if (page.open !== null) showGrown(this.live, page.open);
     const length = `${page.writing ? "being written, " : ""}${plural(page.num_chars, "character")}`;
     this.note.textContent = this.isCurrent ? `on screen, ${length}` : length;
   }
