@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,11 @@ def echo_service(tmp_path: Path) -> Iterator[EchoService]:
     """Return a function that opens a service whose chats use the echo backend with the options given."""
     opened: list[Service] = []
 
-    def open_service(max_new_tokens: int | None = None, **options: str) -> Service:
+    def open_service(
+        max_new_tokens: int | None = None, overrides: dict[str, Any] | None = None, **options: str
+    ) -> Service:
         settings = ChatSettings(LoadRequest("echo", "", window=64, options=options), max_new_tokens=max_new_tokens)
-        opened.append(Service.open(Settings(defaults=settings, data_folder=tmp_path)))
+        opened.append(Service.open(Settings(defaults=settings, data_folder=tmp_path), overrides))
         return opened[-1]
 
     yield open_service
