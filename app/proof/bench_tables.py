@@ -152,19 +152,22 @@ def _conditions(results: Values) -> str:
     machine = ", ".join(f"{name} {value}" for name, value in results["machine"].items())
     return (
         f"{results['model']}, {results['num_tokens']} tokens after each prompt, median and quartiles of "
-        f'{_rounds_words(results)}, contestants in turn; "over": one prompt and its reply took longer than '
-        f"{results['limit_s'] / 60:.0f} min. {machine}."
+        f'{_rounds_words(results)}, contestants in turn; "over": one prompt and its reply took longer. {machine}.'
     )
 
 
 def _rounds_words(results: Values) -> str:
-    """Say how often each was measured: "2 rounds", or "3 rounds, 1 at 32,768 tokens" where that differs by depth."""
+    """Say how often each was measured: "3 rounds, 1 at 32,768 tokens, 2 of peer at 512 tokens" where that differs."""
     measured = Counter((row["depth"], row["contestant"]) for row in results["rows"] if row["sample"] is not None)
     most = {
         depth: max(count for (at, _), count in measured.items() if at == depth)
         for depth in sorted({at for at, _ in measured})
     }
     usual = max(most.values(), default=0)
-    words = "1 round" if usual == 1 else f"{usual} rounds"
-    fewer = "".join(f", {count} at {depth:,} tokens" for depth, count in most.items() if count < usual)
-    return words + fewer
+    return ", ".join(
+        [
+            "1 round" if usual == 1 else f"{usual} rounds",
+            *(f"{count} at {depth:,} tokens" for depth, count in most.items() if count < usual),
+            *(f"{count} of {name} at {at:,} tokens" for (at, name), count in measured.items() if count < most[at]),
+        ]
+    )

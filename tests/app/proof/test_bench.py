@@ -145,9 +145,13 @@ def test_the_tables_hold_medians_with_quartiles_ours_first_ratios_and_reasons() 
 
 
 def test_how_often_each_was_measured_is_told_by_depth_where_it_differs() -> None:
-    rows = [Row("peer", 512, 1, SAMPLE), Row("peer", 512, 2, SAMPLE), Row("peer", 32_768, 1, SAMPLE)]
+    rows = [Row("peer", 512, turn, SAMPLE) for turn in (1, 2)] + [Row("peer", 32_768, 1, SAMPLE)]
+    rows += [Row("other", 512, 1, SAMPLE), Row("other", 512, 2, None, "over 6 min")]
     measured = json.loads(json.dumps(benchmark(*rows).results()))
-    assert "quartiles of 2 rounds, 1 at 32,768 tokens, contestants in turn" in bench_tables.tables(measured)
+    assert (
+        "quartiles of 2 rounds, 1 at 32,768 tokens, 1 of other at 512 tokens, contestants in turn"
+        in bench_tables.tables(measured)
+    )
 
 
 def test_the_readme_s_table_is_replaced_between_its_marks_and_nowhere_else(tmp_path: Path) -> None:
