@@ -1,5 +1,5 @@
 // Shows HTML that mostly grows at its end, by changing only what differs from what is shown: a text node is lengthened
-// where it stands. What a reader has selected in it stays selected, and the browser lays out and paints less.
+// where it stands, so what a reader has selected in it stays selected.
 
 // Makes an element show `html`, which the server has sanitised.
 export function showGrown(element, html) {

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+
+import psutil
 import pytest
 
 from tests.browser.conftest import NewTab, StartRingside
@@ -41,6 +44,20 @@ def test_a_page_on_which_nothing_happens_comes_to_rest(shared_ringside: StartRin
         if in_two_seconds[-1] < 12:
             return
     raise AssertionError(f"asked for {in_two_seconds} frames, two seconds each")
+
+
+def test_an_application_that_nobody_asks_anything_comes_to_rest(shared_ringside: StartRingside) -> None:
+    process = shared_ringside().process
+    assert process is not None
+    event_loop = psutil.Process(process.pid)  # counts the main thread, which is the loop's
+    in_two_seconds = []
+    for _ in range(10):  # what a test before left may still be going on
+        before = event_loop.num_ctx_switches().voluntary
+        time.sleep(2)
+        in_two_seconds.append(event_loop.num_ctx_switches().voluntary - before)
+        if in_two_seconds[-1] < 200:  # Gradio's own pace is a thousand a second
+            return
+    raise AssertionError(f"woke up {in_two_seconds} times, two seconds each")
 
 
 def test_nothing_is_animated_beside_text_that_moves(shared_ringside: StartRingside, new_tab: NewTab) -> None:
