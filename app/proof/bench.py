@@ -35,7 +35,6 @@ class Benchmark:
     """Everything measured so far, with what it was measured on.
 
     Attributes:
-        limit_s: the longest that reading one prompt and writing its reply may take.
         page: what `app.proof.page_cost` measured, a list of rounds.
         samplers: what `models.sampler_cost` measured.
         run: number of the run that adds to it now.
@@ -45,7 +44,6 @@ class Benchmark:
     num_tokens: int
     machine: dict[str, str]
     rows: list[Row] = field(default_factory=list)
-    limit_s: float = 600.0
     page: list[dict[str, Any]] = field(default_factory=list)
     samplers: list[dict[str, Any]] = field(default_factory=list)
     run: int = 1
@@ -151,7 +149,7 @@ def main(
         if depths is not None:
             plan = dataclasses.replace(plan, depths=[int(depth) for depth in depths.split(",")])
         described = machine.describe() | {"threads": str(threads)}
-        benchmark = Benchmark(gguf.name, plan.num_tokens, described, limit_s=limit_s)
+        benchmark = Benchmark(gguf.name, plan.num_tokens, described)
         if add and output.exists():
             benchmark.take_over(load_results(output))
         wanted = parts.split(",")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from app.proof.contestants import CONTESTANTS
+from app.proof.page_cost import by_backend
 from app.proof.slopes import median_and_quartiles
 
 Values = Mapping[str, Any]
@@ -44,15 +45,12 @@ def tables(results: Values) -> str:
 
 def page_table(costs: Sequence[Values]) -> str:
     """Return what the page costs beside the bare loop, a backend a column."""
-    by_backend = {
-        backend: [cost for cost in costs if cost["backend"] == backend]
-        for backend in dict.fromkeys(cost["backend"] for cost in costs)
-    }
-    lines = [f"| The page beside the bare loop | {' | '.join(by_backend)} |", f"|:---|{'---:|' * len(by_backend)}"]
+    rounds_of = by_backend(costs)
+    lines = _header("The page beside the bare loop", list(rounds_of))
     for title, value, text in _PAGE_ROWS:
-        cells = [_spread([value(cost) for cost in rounds], text) for rounds in by_backend.values()]
+        cells = [_spread([value(cost) for cost in rounds], text) for rounds in rounds_of.values()]
         lines.append(f"| {title} | {' | '.join(cells)} |")
-    num_rounds = max(len(rounds) for rounds in by_backend.values())
+    num_rounds = max(len(rounds) for rounds in rounds_of.values())
     num_tokens, num_threads = costs[0]["num_tokens"], costs[0]["num_threads"]
     said = (
         f"Medians and quartiles of {num_rounds} rounds of {num_tokens:,} tokens, threads of the model {num_threads}; "
@@ -95,7 +93,7 @@ def depths_of(results: Values) -> list[int]:
 
 def _table(results: Values, title: str, value: Callable[[Values], float | None], text: Callable[[float], str]) -> str:
     depths = depths_of(results)
-    lines = _header(title, depths)
+    lines = _header(title, _depth_columns(depths))
     for name in names_of(results):
         cells = []
         for depth in depths:
@@ -116,7 +114,7 @@ def _ratio_table(results: Values, title: str, measure: str) -> str:
         for ratio in results["ratios"]
         if ratio["measure"] == measure
     }
-    lines = _header(title, depths)
+    lines = _header(title, _depth_columns(depths))
     for ours, peer in dict.fromkeys((ours, peer) for ours, peer, _ in found):
         cells = []
         for depth in depths:
@@ -127,9 +125,12 @@ def _ratio_table(results: Values, title: str, measure: str) -> str:
     return "\n".join(lines)
 
 
-def _header(title: str, depths: Sequence[int]) -> list[str]:
-    columns = " | ".join(f"{depth:,} tokens" for depth in depths)
-    return [f"| {title} | {columns} |", f"|:---|{'---:|' * len(depths)}"]
+def _depth_columns(depths: Sequence[int]) -> list[str]:
+    return [f"{depth:,} tokens" for depth in depths]
+
+
+def _header(title: str, columns: Sequence[str]) -> list[str]:
+    return [f"| {title} | {' | '.join(columns)} |", f"|:---|{'---:|' * len(columns)}"]
 
 
 def _spread(values: Sequence[float], text: Callable[[float], str]) -> str:

@@ -213,11 +213,18 @@ def _served(load: LoadRequest, home: Path) -> Iterator[tuple[str, int]]:
             process.wait(30)
 
 
+def by_backend(costs: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """Return the rounds of each backend, as JSON-ready values."""
+    return {
+        backend: [cost for cost in costs if cost["backend"] == backend]
+        for backend in dict.fromkeys(cost["backend"] for cost in costs)
+    }
+
+
 def sentences(costs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Say what rounds, as JSON-ready values, come to: one sentence a backend."""
     said = []
-    for backend in dict.fromkeys(cost["backend"] for cost in costs):
-        rounds = [cost for cost in costs if cost["backend"] == backend]
+    for backend, rounds in by_backend(costs).items():
         ratio, low, high = median_and_quartiles([cost["page_rate"] / cost["bare_rate"] for cost in rounds])
         middle = {
             name: median_and_quartiles([cost[name] for cost in rounds])[0]

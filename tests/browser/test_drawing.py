@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import psutil
 import pytest
@@ -32,32 +33,30 @@ SLOW_DRAWINGS = """() => {
 }"""
 
 
+def expect_rest(count: Callable[[], int], limit: int) -> None:
+    """Wait until less than `limit` is counted in two seconds: what began before goes on for some seconds."""
+    in_two_seconds = []
+    for _ in range(10):
+        before = count()
+        time.sleep(2)
+        in_two_seconds.append(count() - before)
+        if in_two_seconds[-1] < limit:
+            return
+    raise AssertionError(f"counted {in_two_seconds}, two seconds each")
+
+
 def test_a_page_on_which_nothing_happens_comes_to_rest(shared_ringside: StartRingside, new_tab: NewTab) -> None:
     tab = new_tab()
     tab.page.add_init_script(COUNT_FRAMES)
     tab.open(shared_ringside().url)
-    in_two_seconds = []
-    for _ in range(10):  # the last moves of what was shown while loading take some seconds
-        before = tab.page.evaluate("window.framesAsked")
-        tab.page.wait_for_timeout(2000)
-        in_two_seconds.append(tab.page.evaluate("window.framesAsked") - before)
-        if in_two_seconds[-1] < 12:
-            return
-    raise AssertionError(f"asked for {in_two_seconds} frames, two seconds each")
+    expect_rest(lambda: int(tab.page.evaluate("window.framesAsked")), 12)
 
 
 def test_an_application_that_nobody_asks_anything_comes_to_rest(shared_ringside: StartRingside) -> None:
     process = shared_ringside().process
     assert process is not None
     event_loop = psutil.Process(process.pid)  # counts the main thread, which is the loop's
-    in_two_seconds = []
-    for _ in range(10):  # what a test before left may still be going on
-        before = event_loop.num_ctx_switches().voluntary
-        time.sleep(2)
-        in_two_seconds.append(event_loop.num_ctx_switches().voluntary - before)
-        if in_two_seconds[-1] < 200:  # Gradio's own pace is a thousand a second
-            return
-    raise AssertionError(f"woke up {in_two_seconds} times, two seconds each")
+    expect_rest(lambda: int(event_loop.num_ctx_switches().voluntary), 200)  # Gradio's own pace is a thousand a second
 
 
 def test_nothing_is_animated_beside_text_that_moves(shared_ringside: StartRingside, new_tab: NewTab) -> None:
