@@ -6,6 +6,7 @@ or from GGUF metadata, and refuse by name what no feature here expresses.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,7 +31,7 @@ class RopeConfig:
         low_freq_factor, high_freq_factor: llama3.
         beta_fast, beta_slow, truncate: yarn.
         mscale, mscale_all_dim: yarn: derive the attention factor where both are given and non-zero.
-        attention_factor: yarn, longrope: multiplies cos and sin; None derives it from the factor.
+        attention_factor: multiplies cos and sin; None is `derived_attention_factor`.
         short_factors, long_factors: longrope, one a frequency.
         frequency_divisors: one a frequency, given by a GGUF's `rope_freqs.weight`; divides whatever `kind` gives.
     """
@@ -52,6 +53,22 @@ class RopeConfig:
     short_factors: tuple[float, ...] | None = None
     long_factors: tuple[float, ...] | None = None
     frequency_divisors: tuple[float, ...] | None = None
+
+    @property
+    def derived_attention_factor(self) -> float:
+        """The factor of cos and sin that follows from the other fields, as transformers derives it."""
+        if self.kind == "yarn":
+            if self.mscale and self.mscale_all_dim:
+                return yarn_mscale(self.factor, self.mscale) / yarn_mscale(self.factor, self.mscale_all_dim)
+            return yarn_mscale(self.factor)
+        if self.kind == "longrope" and self.factor > 1.0 and self.original_context_tokens:
+            return math.sqrt(1.0 + math.log(self.factor) / math.log(self.original_context_tokens))
+        return 1.0
+
+
+def yarn_mscale(factor: float, mscale: float = 1.0) -> float:
+    """Return the factor of cos and sin under YaRN (arXiv 2309.00071, section 3.4)."""
+    return 1.0 if factor <= 1.0 else 0.1 * mscale * math.log(factor) + 1.0
 
 
 @dataclass(frozen=True)

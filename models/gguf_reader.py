@@ -38,6 +38,10 @@ _SCALARS: dict[int, struct.Struct] = {
     12: struct.Struct("<d"),
 }
 _STRING, _ARRAY = 8, 9
+SCALAR_NAMES = dict(
+    zip(_SCALARS, ("u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "u64", "i64", "f64"), strict=True)
+)
+"""How GGUF's own tools name the types of single numbers."""
 _U32, _U64 = _SCALARS[4], _SCALARS[10]
 _MAX_DIMS = 8  # ggml allows 4; more means that we are reading noise
 _LFS_POINTER = b"version https://git-lfs"
@@ -83,7 +87,7 @@ class GgufFile:
     def __init__(self, shards: list[_Shard]) -> None:
         self.path = shards[0].path
         self.paths = tuple(shard.path for shard in shards)
-        self.metadata: Mapping[str, Any] = shards[0].metadata
+        self.metadata = shards[0].metadata
         self.tensors: dict[str, GgufTensor] = {t.name: t for shard in shards for t in shard.tensors}
         self._maps = [shard.bytes for shard in shards]
 
@@ -140,7 +144,7 @@ def fingerprint(*paths: str | Path) -> str:
     return digest.hexdigest()[:32]
 
 
-class _Metadata(Mapping[str, Any]):
+class GgufMetadata(Mapping[str, Any]):
     """Keys with the places of their values; decodes on demand and keeps what it decoded."""
 
     def __init__(self, cursor: _Cursor) -> None:
@@ -150,6 +154,10 @@ class _Metadata(Mapping[str, Any]):
 
     def add(self, key: str, value_type: int, offset: int) -> None:
         self._places[key] = (value_type, offset)
+
+    def scalar_name(self, key: str) -> str | None:
+        """Return the type of a single number ("u32", see `SCALAR_NAMES`); None for a text or a list."""
+        return SCALAR_NAMES.get(self._places[key][0])
 
     def __getitem__(self, key: str) -> Any:
         if key not in self._values:
@@ -251,7 +259,7 @@ class _Shard:
         self.bytes = _map_bytes(path)
         cursor = _Cursor(path, self.bytes.data)
         num_tensors, num_keys = _read_preamble(cursor)
-        metadata = _Metadata(cursor)
+        metadata = GgufMetadata(cursor)
         for _ in range(num_keys):
             key, value_type = cursor.string(), cursor.scalar(_U32)
             metadata.add(key, value_type, cursor.offset)

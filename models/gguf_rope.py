@@ -63,21 +63,35 @@ def _scaling(gguf: GgufFile, keys: ConfigKeys, style: GgufRopeStyle, dims: int) 
     fields: dict[str, Any] = {}
     if "rope_freqs.weight" in gguf.tensors:
         fields["frequency_divisors"] = _floats(gguf, "rope_freqs.weight", dims // 2)
-    old_factor = keys.positive_or_none("rope.scale_linear")  # its name before 2023-10
-    kind = keys.get("rope.scaling.type") or ("linear" if old_factor else "none")
-    factor = keys.get("rope.scaling.factor") or old_factor or 1.0
-    if kind == "none":
-        return fields
-    if kind == "linear":
-        return {**fields, "kind": "linear", "factor": float(factor)} if factor != 1.0 else fields
+    factor = _factor(keys)
+    kind = keys.get("rope.scaling.type") or "linear"  # as llama.cpp takes a file that says nothing
     if kind == "yarn":
-        return {**fields, **_yarn(keys, style, float(factor))}
-    raise UnsupportedModelError(f"{keys.source}: rope scaling of type {kind!r} is not supported.")
+        return {**fields, **_yarn(keys, style, factor)}
+    if kind not in ("none", "linear"):
+        raise UnsupportedModelError(f"{keys.source}: rope scaling of type {kind!r} is not supported.")
+    if kind == "linear" and factor != 1.0:
+        fields |= {"kind": "linear", "factor": factor}
+    if (given := keys.positive_or_none("rope.scaling.attn_factor")) is not None:
+        fields["attention_factor"] = given
+    return fields
+
+
+def _factor(keys: ConfigKeys) -> float:
+    """Return how far positions are stretched; 0 stands for 1, as in llama.cpp."""
+    for key in ("rope.scaling.factor", "rope.scale_linear"):  # the second is its name before 2023-10
+        if keys.get(key):
+            return keys.positive(key)
+    return 1.0
 
 
 def _yarn(keys: ConfigKeys, style: GgufRopeStyle, factor: float) -> dict[str, Any]:
+    """Return the fields of YaRN.
+
+    `yarn_attn_factor` is what the model was trained with in place of the derived factor; `attn_factor` multiplies
+    whatever holds, as in llama.cpp.
+    """
     log_multiplier = keys.positive_or_none("rope.scaling.yarn_log_multiplier")
-    return {
+    fields: dict[str, Any] = {
         "kind": "yarn",
         "factor": factor,
         "original_context_tokens": keys.integer_or_none("rope.scaling.original_context_length")
@@ -89,6 +103,10 @@ def _yarn(keys: ConfigKeys, style: GgufRopeStyle, factor: float) -> dict[str, An
         "mscale": None if log_multiplier is None else 1.0,
         "mscale_all_dim": log_multiplier,
     }
+    if (multiplier := keys.positive_or_none("rope.scaling.attn_factor")) is not None:
+        trained = fields["attention_factor"] or RopeConfig(theta=1.0, **fields).derived_attention_factor
+        fields["attention_factor"] = trained * multiplier
+    return fields
 
 
 def _longrope(gguf: GgufFile, keys: ConfigKeys, dims: int) -> dict[str, Any]:

@@ -54,15 +54,7 @@ def frequencies(rope: RopeConfig, length_tokens: int = 0) -> Tensor:
 
 def attention_factor(rope: RopeConfig) -> float:
     """What cosine and sine are multiplied with: given, or derived from the scaling factor (yarn, longrope)."""
-    if rope.attention_factor is not None:
-        return rope.attention_factor
-    if rope.kind == "yarn":
-        if rope.mscale and rope.mscale_all_dim:
-            return _yarn_mscale(rope.factor, rope.mscale) / _yarn_mscale(rope.factor, rope.mscale_all_dim)
-        return _yarn_mscale(rope.factor, 1.0)
-    if rope.kind == "longrope" and rope.factor > 1.0:
-        return math.sqrt(1.0 + math.log(rope.factor) / math.log(_original_context(rope)))
-    return 1.0
+    return rope.derived_attention_factor if rope.attention_factor is None else rope.attention_factor
 
 
 def _dynamic_theta(rope: RopeConfig, length_tokens: int) -> float:
@@ -98,10 +90,6 @@ def _yarn_dimension(rope: RopeConfig, num_turns: float) -> float:
     """Dimension whose pair turns that many times within the original context."""
     wavelengths = _original_context(rope) / (num_turns * 2.0 * math.pi)
     return rope.dims * math.log(wavelengths) / (2.0 * math.log(rope.theta))
-
-
-def _yarn_mscale(factor: float, mscale: float) -> float:
-    return 1.0 if factor <= 1.0 else 0.1 * mscale * math.log(factor) + 1.0
 
 
 def _longrope_factors(rope: RopeConfig, length_tokens: int) -> tuple[float, ...]:

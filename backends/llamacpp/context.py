@@ -16,6 +16,7 @@ from llama_cpp import llama_cpp as lib
 from backends.errors import OutOfMemoryError, RingsideError
 from backends.llamacpp.library import Model, library_log
 from backends.llamacpp.memory import CacheSize, cache_sizes
+from backends.llamacpp.overrides import Overrides
 from backends.llamacpp.plan import ContextPlan
 from backends.requests import KVType
 
@@ -42,7 +43,9 @@ class Context:
         self.keeps_everything = plan.keeps_everything
         log = library_log()
         log.clear()
-        self._pointer: Any = lib.llama_init_from_model(model.pointer, _context_params(plan, num_threads, kv_type))
+        self._pointer: Any = lib.llama_init_from_model(
+            model.pointer, _context_params(plan, num_threads, kv_type, model.overrides)
+        )
         if not self._pointer:
             raise OutOfMemoryError(
                 f"llama.cpp cannot set up a context of {plan.num_cells:,} tokens: {log.reason() or 'no reason given'}.",
@@ -163,7 +166,7 @@ class Context:
         raise RingsideError(message, reason)
 
 
-def _context_params(plan: ContextPlan, num_threads: int, kv_type: KVType) -> Any:
+def _context_params(plan: ContextPlan, num_threads: int, kv_type: KVType, overrides: Overrides) -> Any:
     params = lib.llama_context_default_params()
     params.n_ctx = plan.num_cells
     params.n_batch = params.n_ubatch = BATCH_TOKENS
@@ -175,4 +178,6 @@ def _context_params(plan: ContextPlan, num_threads: int, kv_type: KVType) -> Any
         params.type_k = params.type_v = lib.GGML_TYPE_Q8_0
         params.flash_attn_type = lib.LLAMA_FLASH_ATTN_TYPE_ENABLED  # coded values are read by nothing else
     params.n_threads = params.n_threads_batch = num_threads
+    if overrides.yarn_beta_fast is not None and overrides.yarn_beta_slow is not None:
+        params.yarn_beta_fast, params.yarn_beta_slow = overrides.yarn_beta_fast, overrides.yarn_beta_slow
     return params

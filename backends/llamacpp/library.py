@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from llama_cpp import llama_cpp as lib
 
 from backends.errors import RingsideError, UnsupportedModelError
+from backends.llamacpp.overrides import Overrides
 
 INFO, WARNING, ERROR, CONTINUED = 2, 3, 4, 5
 """Levels of `enum ggml_log_level`; 1 is debug, and verbose enough to be dropped at the door."""
@@ -69,24 +72,29 @@ class Model:
         path: of a file that was checked before: the library aborts the process on some damaged ones.
         on_gpu: whether to put every layer on the GPU.
         report: called with the fraction read, 0 to 1.
+        overrides: what is read in place of the file's own settings.
 
     Raises:
         UnsupportedModelError: llama.cpp does not run this model; the message holds its own words.
     """
 
-    def __init__(self, path: str, on_gpu: bool, report: Callable[[float], None]) -> None:
+    def __init__(
+        self, path: Path, on_gpu: bool, report: Callable[[float], None], overrides: Overrides | None = None
+    ) -> None:
+        self.overrides = overrides or Overrides()
         log = library_log()
         log.clear()
         params = lib.llama_model_default_params()
         params.n_gpu_layers = -1 if on_gpu else 0
+        params.kv_overrides = entries = self.overrides.as_array()
 
         def go_on(fraction: float, _user_data: object) -> bool:
             report(fraction)
             return True
 
         params.progress_callback = callback = lib.llama_progress_callback(go_on)
-        self.pointer: Any = lib.llama_model_load_from_file(path.encode(), params)
-        del callback  # only needed until here
+        self.pointer: Any = lib.llama_model_load_from_file(os.fsencode(path), params)
+        del callback, entries  # only needed until here
         if not self.pointer:
             raise UnsupportedModelError(f"llama.cpp cannot load {path}: {log.reason() or 'it does not say why'}.")
         self.load_lines = log.lines()

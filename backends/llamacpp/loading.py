@@ -13,14 +13,17 @@ from backends.contract import LoadedModel, ReportProgress
 from backends.errors import BadRequestError, ModelFileError, OutOfMemoryError, UnsupportedModelError
 from backends.events import LoadProgress
 from backends.llamacpp.context import BATCH_TOKENS, Context
+from backends.llamacpp.file_checks import check_file
 from backends.llamacpp.generation import FEWEST_PINNED_TOKENS, LlamaCppBackend
 from backends.llamacpp.library import Model, gpu_offload_supported
 from backends.llamacpp.notices import Facts, notices
+from backends.llamacpp.overrides import find_overrides
 from backends.llamacpp.plan import ContextPlan, plan_context
 from backends.llamacpp.prompting import Prompts
 from backends.requests import CachePolicy, LoadRequest
 from backends.threads import default_num_threads
 from models.chat_template import ChatTemplate
+from models.config import ModelConfig
 from models.gguf_reader import GgufFile
 from models.model_files import ModelFiles
 
@@ -41,14 +44,16 @@ def load(request: LoadRequest, progress: ReportProgress) -> LlamaCppBackend:
     _check_numbers(request)
     progress(LoadProgress("Checking the file"))
     files, gguf = _open(request.model)
+    check_file(gguf)
     template = ChatTemplate.find(files, request.chat_template)
     on_gpu = request.device != "cpu" and gpu_offload_supported()
     num_bytes = gguf.tensor_bytes
     with ExitStack() as undo:
         model = Model(
-            str(gguf.path),
+            gguf.path,
             on_gpu,
             lambda part: progress(LoadProgress("Reading weights", int(part * num_bytes), num_bytes)),
+            find_overrides(gguf, _known_config(files)),
         )
         undo.callback(model.close)
         if not model.writes_text:
@@ -150,13 +155,20 @@ class _TrainedLayers:
 
 def _layers_as_trained(files: ModelFiles, model: Model, sample: Context) -> _TrainedLayers:
     """Return what the file says, or where only llama.cpp knows the architecture, how it runs it."""
-    try:
-        config = files.config()
-    except (UnsupportedModelError, ModelFileError):
+    config = _known_config(files)
+    if config is None:
         sliding = sample.num_sliding_layers
         architecture = files.gguf.architecture if files.gguf else ""
         return _TrainedLayers(architecture, model.sliding_window or None, sliding, sample.num_layers - sliding)
     return _TrainedLayers(config.architecture, config.trained_window, config.num_sliding_layers, config.num_full_layers)
+
+
+def _known_config(files: ModelFiles) -> ModelConfig | None:
+    """Return the features of an architecture that the ring engine knows as well; None for others."""
+    try:
+        return files.config()
+    except (UnsupportedModelError, ModelFileError):
+        return None
 
 
 def _device_name(model: Model) -> str:

@@ -74,7 +74,8 @@ class RingBackend:
         self._device = device
         self._pins_system_prompt = pins_system_prompt
         self._prompts = prompts
-        self._end_ids = tuple(sorted({*end_ids, *prompts.tokenizer.eos_ids}))
+        ends = {*end_ids, *prompts.tokenizer.eos_ids}
+        self._end_ids = tuple(sorted(end for end in ends if 0 <= end < model.vocab_size))  # files name ids beyond it
         self._info = info
         self._identity = dict(identity or {})
         self._device_process = memory.DeviceProcessMemory(self._device)

@@ -33,7 +33,7 @@ class Fed:
     """A tiny model with one context, fed in batches of given sizes."""
 
     def __init__(self, path: Path, plan: ContextPlan) -> None:
-        self.model = Model(str(path), on_gpu=False, report=lambda part: None)
+        self.model = Model(path, on_gpu=False, report=lambda part: None)
         self.context = Context(self.model, plan, num_threads=1)
         self.sequence = TokenSequence(self.context, plan, self.model.sliding_window)
         self.sequence.sinks = 4
@@ -250,7 +250,7 @@ def test_live_bytes_are_measured_at_most_four_times_a_second() -> None:
 def test_what_llama_cpp_cannot_load_is_refused_in_its_own_words(tmp_path: Path) -> None:
     path = write_tiny_gguf(tmp_path / "odd.gguf", architecture="nosuch")
     with pytest.raises(UnsupportedModelError, match=r"odd\.gguf.*unknown model architecture: 'nosuch'"):
-        Model(str(path), on_gpu=False, report=lambda part: None)
+        Model(path, on_gpu=False, report=lambda part: None)
 
 
 def test_text_and_bytes_go_through_the_vocabulary_unchanged(make_fed: MakeFed) -> None:

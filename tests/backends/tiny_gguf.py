@@ -23,6 +23,7 @@ def write_tiny_gguf(
     context_tokens: int = 4096,
     fill: float | None = None,
     deaf_layers: Sequence[int] = (),
+    eos_id: int = 2,
 ) -> Path:
     """Write a model of one token a byte.
 
@@ -49,7 +50,7 @@ def write_tiny_gguf(
         writer.add_sliding_window(sliding_window)
         if sliding_pattern is not None:
             writer.add_uint32("gemma3.attention.sliding_window_pattern", sliding_pattern)
-    _add_vocabulary(writer)
+    _add_vocabulary(writer, eos_id)
     for name, tensor in _tensors(architecture, num_layers, fill, deaf_layers).items():
         writer.add_tensor(name, tensor)
     writer.write_header_to_file()
@@ -59,7 +60,7 @@ def write_tiny_gguf(
     return path
 
 
-def _add_vocabulary(writer: gguf.GGUFWriter) -> None:
+def _add_vocabulary(writer: gguf.GGUFWriter, eos_id: int) -> None:
     writer.add_tokenizer_model("llama")
     writer.add_token_list([*_SPECIAL, *(f"<0x{byte:02X}>" for byte in range(256))])
     writer.add_token_scores([0.0] * VOCAB_SIZE)
@@ -67,7 +68,7 @@ def _add_vocabulary(writer: gguf.GGUFWriter) -> None:
     writer.add_token_types([unknown, control, control, *[byte] * 256])
     writer.add_unk_token_id(0)
     writer.add_bos_token_id(1)
-    writer.add_eos_token_id(2)
+    writer.add_eos_token_id(eos_id)
     writer.add_add_bos_token(True)
     writer.add_add_space_prefix(False)
 

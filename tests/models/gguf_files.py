@@ -12,9 +12,22 @@ import numpy as np
 Tensors = Mapping[str, Any]
 """name -> float32 array, rows first; or (raw uint8 array of rows, ggml type) for a quantised one."""
 
+_NUMPY_KINDS = {
+    "uint8": gguf.GGUFValueType.UINT8,
+    "int8": gguf.GGUFValueType.INT8,
+    "uint16": gguf.GGUFValueType.UINT16,
+    "int16": gguf.GGUFValueType.INT16,
+    "int32": gguf.GGUFValueType.INT32,
+    "uint64": gguf.GGUFValueType.UINT64,
+    "int64": gguf.GGUFValueType.INT64,
+    "float64": gguf.GGUFValueType.FLOAT64,
+}
+
 
 def write_gguf(path: Path, architecture: str, metadata: Mapping[str, Any], tensors: Tensors | None = None) -> Path:
-    """Write a file. Metadata keys starting with a dot get the architecture as prefix; values keep their Python kind."""
+    """Write a file. Metadata keys starting with a dot get the architecture as prefix; values keep their Python kind,
+    numpy's single numbers their width.
+    """
     writer = gguf.GGUFWriter(path, architecture)
     for key, value in metadata.items():
         _add(writer, architecture + key if key.startswith(".") else key, value)
@@ -29,7 +42,9 @@ def write_gguf(path: Path, architecture: str, metadata: Mapping[str, Any], tenso
 
 
 def _add(writer: Any, key: str, value: Any) -> None:
-    if isinstance(value, bool):
+    if isinstance(value, np.generic):
+        writer.add_key_value(key, value.item(), _NUMPY_KINDS[value.dtype.name])
+    elif isinstance(value, bool):
         writer.add_bool(key, value)
     elif isinstance(value, int):
         writer.add_uint32(key, value)

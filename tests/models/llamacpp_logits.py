@@ -15,21 +15,27 @@ import llama_cpp
 import numpy as np
 import numpy.typing as npt
 
+from backends.llamacpp.library import Model
+from backends.llamacpp.overrides import find_overrides
+from models.gguf_config import parse_gguf_config
+from models.gguf_reader import read_gguf
+
 _GGML_F32 = 0
 
 
 def logits_of(path: Path, tokens: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
-    """Feed all tokens in one batch."""
-    model_params = llama_cpp.llama_model_default_params()
-    model = llama_cpp.llama_model_load_from_file(str(path).encode(), model_params)
-    if not model:
-        raise SystemExit(f"llama.cpp does not load {path}")
+    """Feed all tokens in one batch, with what our backend tells llama.cpp about the file."""
+    gguf = read_gguf(path)
+    overrides = find_overrides(gguf, parse_gguf_config(gguf))
+    model = Model(path, False, lambda part: None, overrides).pointer
     params = llama_cpp.llama_context_default_params()
     params.n_ctx = params.n_batch = params.n_ubatch = 512
     params.n_threads = params.n_threads_batch = 1
     params.type_k = params.type_v = _GGML_F32
     params.flash_attn_type = 0
     params.swa_full = True
+    if overrides.yarn_beta_fast is not None and overrides.yarn_beta_slow is not None:
+        params.yarn_beta_fast, params.yarn_beta_slow = overrides.yarn_beta_fast, overrides.yarn_beta_slow
     context = llama_cpp.llama_init_from_model(model, params)
     batch = llama_cpp.llama_batch_init(len(tokens), 0, 1)
     batch.n_tokens = len(tokens)

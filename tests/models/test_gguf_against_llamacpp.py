@@ -71,10 +71,36 @@ class Case:
 
 CASES = {
     "llama": Case("llama"),
+    "llama-counts-of-any-width": Case(
+        "llama",
+        {
+            ".block_count": np.uint64(4),
+            ".context_length": np.int64(512),
+            ".embedding_length": np.int32(HIDDEN),
+            ".feed_forward_length": np.uint16(MLP),
+            ".attention.head_count": np.int16(HEADS),
+            ".attention.head_count_kv": np.uint8(KV_HEADS),
+            ".attention.key_length": np.int8(HEAD_DIM),
+            ".attention.layer_norm_rms_epsilon": np.float64(1e-5),
+            ".rope.freq_base": np.float64(5000.0),
+            "tokenizer.ggml.bos_token_id": np.uint64(1),
+            "tokenizer.ggml.eos_token_id": np.int32(2),
+        },
+    ),
     "llama-tied": Case("llama", tied=True),
     "llama-biases": Case("llama", biases=("attn_q", "attn_k", "attn_v", "attn_output")),
     "llama-linear": Case("llama", {".rope.scaling.type": "linear", ".rope.scaling.factor": 4.0}),
+    "llama-untyped-scaling": Case("llama", {".rope.scaling.factor": 4.0}),
+    "llama-multiplied": Case("llama", {".rope.scaling.attn_factor": 1.2}),
     "llama-yarn": Case("llama", YARN),
+    "llama-yarn-trained-factor": Case("llama", {**YARN, ".rope.scaling.yarn_attn_factor": 1.3}),
+    "llama-yarn-multiplied": Case("llama", {**YARN, ".rope.scaling.attn_factor": 1.2}),
+    "llama-yarn-both-factors": Case(
+        "llama", {**YARN, ".rope.scaling.yarn_attn_factor": 1.3, ".rope.scaling.attn_factor": 0.8}
+    ),
+    "llama-yarn-betas": Case(
+        "llama", {**YARN, ".rope.scaling.yarn_beta_fast": 8.0, ".rope.scaling.yarn_beta_slow": 2.0}
+    ),
     "llama-llama3": Case("llama", tables={"rope_freqs.weight": [1.0 + 0.5 * index for index in range(HALF)]}),
     "mixtral": Case("llama", SOME_EXPERTS),
     "mistral3": Case(
@@ -89,6 +115,15 @@ CASES = {
         "gemma3", {**SLIDES, ".rope.scaling.type": "linear", ".rope.scaling.factor": 8.0}, num_layers=7
     ),
     "phi3": Case("phi3", {".attention.sliding_window": 0}, shapes={"ffn_up": (2 * MLP, HIDDEN)}),
+    "phi3-longrope-derived": Case(
+        "phi3",
+        {".rope.scaling.original_context_length": 256, ".attention.sliding_window": 0},
+        shapes={"ffn_up": (2 * MLP, HIDDEN)},
+        tables={
+            "rope_factors_short.weight": [1.0 + 0.25 * index for index in range(HALF)],
+            "rope_factors_long.weight": [1.0 + 0.25 * index for index in range(HALF)],
+        },
+    ),
     "phi3-longrope": Case(
         "phi3",
         {

@@ -175,5 +175,5 @@ def test_the_real_model_reads_as_gguf_py_reads_it(smollm2_path: Path) -> None:
 def test_opening_decodes_no_vocabulary(gemma_path: Path) -> None:
     """The list of 262,144 strings is only walked over; it is there when asked for."""
     file = read_gguf(gemma_path)
-    assert "tokenizer.ggml.tokens" not in file.metadata._values  # type: ignore[attr-defined]
+    assert "tokenizer.ggml.tokens" not in file.metadata._values
     assert len(file.metadata["tokenizer.ggml.tokens"]) == 262_144
