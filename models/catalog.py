@@ -18,8 +18,8 @@ from models.backend_support import runnable_by
 from models.config import ModelConfig
 from models.demo import DEMOS, Demo, ensure_demo
 from models.folders import data_folder
-from models.hub import HubId, fetch, repo_snapshots
-from models.model_files import ModelFiles
+from models.hub import HubId, fetch
+from models.model_files import ModelFiles, repo_snapshots
 from models.token_names import read_json
 
 Report = Callable[[LoadProgress], None]

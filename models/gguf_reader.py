@@ -88,7 +88,7 @@ class GgufFile:
         self.path = shards[0].path
         self.paths = tuple(shard.path for shard in shards)
         self.metadata = shards[0].metadata
-        self.tensors: dict[str, GgufTensor] = {t.name: t for shard in shards for t in shard.tensors}
+        self.tensors = _joined(shards)
         self._maps = [shard.bytes for shard in shards]
 
     @property
@@ -114,6 +114,31 @@ def read_gguf(path: str | Path) -> GgufFile:
             or tensor type this reader does not know.
     """
     return GgufFile([_Shard(shard, index) for index, shard in enumerate(shard_paths(Path(path)))])
+
+
+def _joined(shards: list[_Shard]) -> dict[str, GgufTensor]:
+    """Return the tensors of all shards by name.
+
+    Raises:
+        ModelFileError: a shard says that it is another one, or a tensor stands twice: files of two models were mixed.
+    """
+    tensors: dict[str, GgufTensor] = {}
+    for index, shard in enumerate(shards):
+        number, count = shard.metadata.get("split.no", index), shard.metadata.get("split.count", len(shards))
+        if (number, count) != (index, len(shards)) and len(shards) > 1:
+            raise ModelFileError(
+                f"{shard.path} is file {number + 1} of {count} by its own keys, and file {index + 1} of {len(shards)} "
+                "by its name.",
+                "Download the model again.",
+            )
+        for tensor in shard.tensors:
+            if (other := tensors.setdefault(tensor.name, tensor)) is not tensor:
+                raise ModelFileError(
+                    f"{shards[other.shard].path} and {shard.path.name} both hold {tensor.name}: they are of different "
+                    "models.",
+                    "Download the model again.",
+                )
+    return tensors
 
 
 def shard_paths(path: Path) -> list[Path]:

@@ -18,7 +18,7 @@ from backends.errors import ModelFileError, RingsideError
 from backends.events import LoadProgress
 from models.gguf_reader import shard_paths
 from models.hub_download import FetchProgress, Source, fetch_file
-from models.model_files import ModelFiles
+from models.model_files import ModelFiles, repo_snapshots
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import ModelInfo
@@ -69,14 +69,6 @@ def hub_cache_folder() -> Path:
     from huggingface_hub import constants  # a quarter of a second that most starts do not need
 
     return Path(constants.HF_HUB_CACHE)
-
-
-def repo_snapshots(repo_folder: Path) -> list[Path]:
-    """Return the cached states of one repository, the one its main branch last pointed to first."""
-    snapshots = [path for path in (repo_folder / "snapshots").glob("*") if path.is_dir()]
-    main = repo_folder / "refs" / "main"
-    current = main.read_text(encoding="utf-8").strip() if main.is_file() else ""
-    return sorted(snapshots, key=lambda path: (path.name == current, path.stat().st_mtime), reverse=True)
 
 
 def fetch(hub_id: HubId, report: Report, cache_folder: Path | None = None, endpoint: str | None = None) -> Path:

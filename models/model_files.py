@@ -18,7 +18,8 @@ from models.ggml_types import FILE_TYPES
 from models.gguf_config import parse_gguf_config
 from models.gguf_reader import GgufFile, fingerprint, read_gguf
 from models.hf_config import parse_hf_config
-from models.safetensors_header import TensorEntry, read_entries, weight_files
+from models.links import refuse_dangling
+from models.safetensors_header import TensorEntry, read_folder, weight_files
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 
@@ -83,7 +84,8 @@ class ModelFiles:
         if location.suffix == ".safetensors" and (location.parent / "config.json").is_file():
             location = location.parent
         if location.is_dir():
-            return _open_folder(location)
+            return _open_folder(_snapshot(location) if _is_hub_repo(location) else location)
+        refuse_dangling([location])
         if not location.exists():
             raise ModelFileError(f"There is no file or folder {location}.", "Check the path.")
         return _open_gguf(location)
@@ -153,13 +155,35 @@ def _open_gguf(path: Path) -> ModelFiles:
     return ModelFiles("gguf", gguf.path, gguf.paths, gguf, sizes)
 
 
+def repo_snapshots(repo_folder: Path) -> list[Path]:
+    """Return the cached states of one hub repository, the one its main branch last pointed to first."""
+    snapshots = [path for path in (repo_folder / "snapshots").glob("*") if path.is_dir()]
+    main = repo_folder / "refs" / "main"
+    current = main.read_text(encoding="utf-8").strip() if main.is_file() else ""
+    return sorted(snapshots, key=lambda path: (path.name == current, path.stat().st_mtime), reverse=True)
+
+
+def _is_hub_repo(folder: Path) -> bool:
+    """Whether a folder is a repository's in the hub's cache: its files lie in snapshots below it."""
+    return folder.name.startswith("models--") and not (folder / "config.json").exists()
+
+
+def _snapshot(repo_folder: Path) -> Path:
+    snapshots = repo_snapshots(repo_folder)
+    if not snapshots:
+        raise ModelFileError(f"{repo_folder} holds no finished download (snapshots).", "Download the model again.")
+    return snapshots[0]
+
+
 def _open_folder(folder: Path) -> ModelFiles:
+    refuse_dangling([folder / "config.json"])
     if not (folder / "config.json").is_file():
         return _open_gguf(_only_gguf(folder))
     files = weight_files(folder)
+    refuse_dangling(folder / name for name in _TOKENIZER_FILES)
     if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
         raise ModelFileError(f"{folder} has no tokenizer ({_TOKENIZER_FILES[0]}).", "Download the model again.")
-    return ModelFiles("folder", folder, tuple(files), None, _folder_sizes(files))
+    return ModelFiles("folder", folder, tuple(files), None, _folder_sizes(folder, files))
 
 
 def _only_gguf(folder: Path) -> Path:
@@ -169,6 +193,7 @@ def _only_gguf(folder: Path) -> Path:
         ModelFileError: there is none, or a choice.
     """
     files = [file for file in sorted(folder.glob("*.gguf")) if not file.name.startswith("mmproj")]
+    refuse_dangling(files)
     models = [file for file in files if "-of-" not in file.name or "-00001-of-" in file.name]
     if len(models) == 1:
         return models[0]
@@ -179,8 +204,9 @@ def _only_gguf(folder: Path) -> Path:
     )
 
 
-def _folder_sizes(files: list[Path]) -> WeightSizes:
-    return _weigh(_sized(name, entry) for file in files for name, entry in read_entries(file).items())
+def _folder_sizes(folder: Path, files: list[Path]) -> WeightSizes:
+    found = read_folder(folder, files)
+    return _weigh(_sized(name, entry) for entries in found.values() for name, entry in entries.items())
 
 
 def _sized(name: str, entry: TensorEntry) -> tuple[str, str, int, int]:

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from backends.errors import ModelFileError
+from models.links import refuse_dangling
 
 INDEX_NAME = "model.safetensors.index.json"
 _MAX_HEADER_BYTES = 100_000_000  # the limit of the reference implementation
 _LFS_POINTER = b"version "
+_SHARD_NAME = re.compile(r"-(\d{5})-of-(\d{5})\.safetensors$")
 
 
 @dataclass(frozen=True)
@@ -44,20 +48,23 @@ def weight_files(folder: Path) -> list[Path]:
     """Return the safetensors files of a model: those its index names, else `model.safetensors`, else all there are.
 
     Raises:
-        ModelFileError: a file of the index is missing, or there is none at all.
+        ModelFileError: a file is missing or a link to nothing, there is none at all, or there are two sets of them.
     """
-    index = folder / INDEX_NAME
-    if index.is_file():
-        names = sorted(set(_weight_map(index).values()))
+    refuse_dangling(sorted(folder.glob("*.safetensors*")))
+    single = folder / "model.safetensors"
+    if (folder / INDEX_NAME).is_file():
+        names = sorted(set(_weight_map(folder).values()))
         if missing := [name for name in names if not (folder / name).is_file()]:
             raise ModelFileError(
                 f"{folder} lacks {missing[0]}, one of {len(missing)} missing of {len(names)} weight files.",
                 "Download it again.",
             )
+        if single.is_file() and single.name not in names:
+            raise _two_sets(folder, single.name, names[0])
         return [folder / name for name in names]
-    single = folder / "model.safetensors"
     files = [single] if single.is_file() else sorted(path for path in folder.glob("*.safetensors") if path.is_file())
     if files:
+        _check_one_set(folder, files)
         return files
     pickles = sorted(path.name for pattern in ("*.bin", "*.pt", "*.pth") for path in folder.glob(pattern))
     if pickles:
@@ -66,6 +73,57 @@ def weight_files(folder: Path) -> list[Path]:
             "Get the model in the safetensors format.",
         )
     raise ModelFileError(f"{folder} holds no weights (*.safetensors).", "Download the model again.")
+
+
+def _check_one_set(folder: Path, files: list[Path]) -> None:
+    """Check files that no index lists: one whole set of shards, or none of them a shard.
+
+    Raises:
+        ModelFileError: some are of another set, or one is missing.
+    """
+    sets: dict[str, list[Path]] = {}
+    for path in files:
+        match = _SHARD_NAME.search(path.name)
+        sets.setdefault(path.name[: match.start()] + match[2] if match else "", []).append(path)
+    if len(sets) > 1:
+        first, other, *_ = sets.values()
+        raise _two_sets(folder, first[0].name, other[0].name)
+    if (match := _SHARD_NAME.search(files[0].name)) is not None and len(files) != int(match[2]):
+        raise ModelFileError(
+            f"{folder} holds {len(files)} of the {int(match[2])} files that {files[0].name} is one of.",
+            "Download it again.",
+        )
+
+
+def _two_sets(folder: Path, one: str, other: str) -> ModelFileError:
+    return ModelFileError(
+        f"{folder} holds two sets of weights, {one} and {other}, and nothing says which is right.",
+        "Move the files of one of them elsewhere.",
+    )
+
+
+def read_folder(folder: Path, files: Iterable[Path]) -> dict[Path, dict[str, TensorEntry]]:
+    """Return what each weight file of a folder holds, checked against its index and against each other.
+
+    Raises:
+        ModelFileError: see `read_entries`; a file lacks a tensor that the index says it holds, or two hold the same.
+    """
+    found = {path: read_entries(path) for path in files}
+    if (folder / INDEX_NAME).is_file():
+        for tensor, name in _weight_map(folder).items():
+            if tensor not in found[folder / name]:
+                raise ModelFileError(
+                    f"{folder / name} lacks {tensor}, which {INDEX_NAME} says it holds.", "Download it again."
+                )
+    holders: dict[str, Path] = {}
+    for path, entries in found.items():
+        for tensor in entries:
+            if (holder := holders.setdefault(tensor, path)) != path:
+                raise ModelFileError(
+                    f"{holder} and {path.name} both hold {tensor}: they are of different sets of weights.",
+                    "Download the model again into an empty folder.",
+                )
+    return found
 
 
 def read_entries(path: Path) -> dict[str, TensorEntry]:
@@ -93,7 +151,9 @@ def read_entries(path: Path) -> dict[str, TensorEntry]:
     return entries
 
 
-def _weight_map(index: Path) -> dict[str, str]:
+def _weight_map(folder: Path) -> dict[str, str]:
+    """Return tensor -> file as the folder's index says."""
+    index = folder / INDEX_NAME
     try:
         names = json.loads(index.read_text("utf-8"))["weight_map"]
         # Only plain names: an index must not reach outside its folder.

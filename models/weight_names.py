@@ -111,6 +111,25 @@ def gguf_parts(name: str, config: ModelConfig, architecture: str) -> tuple[Part,
     return parts
 
 
+def file_name(parameter: str, is_gguf: bool) -> str | None:
+    """Return the usual name of a parameter's tensor in a file, for an error; None where there is no one usual name.
+
+    >>> file_name("layers.3.attn.k.weight", is_gguf=True)
+    'blk.3.attn_k.weight'
+    """
+    if is_gguf:
+        top = {f"{known}.weight": f"{name}.weight" for name, known in _GGUF_TOP.items()}
+        modules, layer_name = _GGUF_MODULES, "blk"
+    else:
+        top = {known: name if name == "lm_head.weight" else f"model.{name}" for name, known in _HF_TOP.items()}
+        modules, layer_name = _HF_MODULES, "model.layers"
+    match = re.fullmatch(r"layers\.(\d+)\.(.+)\.(\w+)", parameter)
+    if match is None:
+        return top.get(parameter)
+    module = next((name for name, known in modules.items() if known == match[2]), None)
+    return None if module is None else f"{layer_name}.{match[1]}.{module}.{match[3]}"
+
+
 GGUF_PAIRED_ARCHITECTURES = frozenset({"llama", "mistral3", "granite", "smollm3"})
 """Their converters reorder the rows of q and k so that rotary pairs are neighbours."""
 

@@ -10,6 +10,7 @@ numbers and put in place a few megabytes at a time, on as many threads as the pr
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,9 +29,10 @@ from models.model_files import ModelFiles
 from models.precision import WeightPrecision
 from models.safetensors_weights import safetensors_tensors
 from models.stored_tensor import StoredTensor
-from models.weight_names import Part, gguf_parts, hf_parts
+from models.weight_names import Part, file_name, gguf_parts, hf_parts
 from models.weight_source import Source, Span, one_by_one
 
+_LAYER = re.compile(r"layers\.(\d+)\.")
 _SPAN_ELEMENTS = 8 * 2**20  # that one thread takes on; an int8 weight stays in pieces of this size
 
 ReportBytes = Callable[[int, int], None]
@@ -87,7 +89,7 @@ def find_sources(files: ModelFiles, config: ModelConfig) -> dict[str, list[Sourc
         parts = {name: hf_parts(name, config, tensors) for name in tensors}
     if unknown := [name for name, found in parts.items() if found is None]:
         raise ModelFileError(
-            f"{files.path} holds {_names(unknown)}, which {config.architecture} models do not have here.",
+            f"{tensors[unknown[0]].path} holds {_names(unknown)}, which {config.architecture} models do not have here.",
             "The file may be of another architecture than it says.",
         )
     sources: dict[str, list[Source]] = {}
@@ -128,10 +130,12 @@ class _Filler:
         """See `load_decoder` for what is raised. Reads nothing."""
         missing = [name for name in self._shapes if name not in self._sources and not self._may_be_absent(name)]
         if missing:
-            raise ModelFileError(f"{where} lacks {_names(missing)}.", "It may be incomplete: download it again.")
-        if surplus := [self._sources[name][0].tensor.name for name in self._sources if name not in self._shapes]:
+            own_names = list(dict.fromkeys(self._own_name(name) for name in missing))
+            raise ModelFileError(f"{where} lacks {_names(own_names)}.", "It may be incomplete: download it again.")
+        if surplus := [self._sources[name][0].tensor for name in self._sources if name not in self._shapes]:
+            surplus_names = _names([tensor.name for tensor in surplus])
             raise ModelFileError(
-                f"{where} holds {_names(surplus)}, which its settings say it does not have.",
+                f"{surplus[0].path} holds {surplus_names}, which its settings say it does not have.",
                 "Settings and weights may belong to different models: download both again.",
             )
         for name, expected in self._shapes.items():
@@ -140,10 +144,20 @@ class _Filler:
                 wanted = expected if source.part.expert is None else expected[1:]
                 if source.shape != wanted:
                     raise ModelFileError(
-                        f"{where} stores {source.tensor.name} in shape {source.tensor.shape}; "
+                        f"{source.tensor.path} stores {source.tensor.name} in shape {source.tensor.shape}; "
                         f"its settings ask for {wanted}.",
                         "Settings and weights may belong to different models: download both again.",
                     )
+
+    def _own_name(self, parameter: str) -> str:
+        """Return what a missing parameter's tensor would be called in these files."""
+        index = _LAYER.match(parameter)
+        rest = parameter[index.end() :] if index else parameter
+        for other, sources in self._sources.items():
+            if index and (match := _LAYER.match(other)) and other[match.end() :] == rest:
+                return sources[0].tensor.name.replace(f".{match[1]}.", f".{index[1]}.", 1)
+        any_tensor = next(iter(self._sources.values()))[0].tensor
+        return file_name(parameter, is_gguf=any_tensor.path.suffix == ".gguf") or parameter
 
     def fill(self, num_threads: int, report: ReportBytes) -> None:
         """Read everything."""

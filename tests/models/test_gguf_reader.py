@@ -147,6 +147,21 @@ def test_shards_are_opened_together(tmp_path: Path) -> None:
         read_gguf(first)
 
 
+@pytest.mark.parametrize(
+    ("keys", "tensor", "said"),
+    [
+        ({"split.no": 2, "split.count": 3}, "b", "is file 3 of 3 by its own keys, and file 2 of 2 by its name"),
+        ({"split.no": 1, "split.count": 2}, "a", "and m-00002-of-00002.gguf both hold a: they are of different models"),
+    ],
+)
+def test_a_shard_of_another_model_is_not_taken(tmp_path: Path, keys: dict[str, int], tensor: str, said: str) -> None:
+    first = write_gguf(tmp_path / "m-00001-of-00002.gguf", "llama", {"split.count": 2}, {"a": np.ones((1, 4))})
+    write_gguf(tmp_path / "m-00002-of-00002.gguf", "llama", keys, {tensor: np.ones((1, 4))})
+    with pytest.raises(ModelFileError) as caught:
+        read_gguf(first)
+    assert said in str(caught.value)
+
+
 def test_the_fingerprint_follows_the_content(small: Path) -> None:
     before = fingerprint(small)
     assert fingerprint(small) == before

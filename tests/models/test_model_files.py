@@ -72,6 +72,35 @@ def test_a_folder_of_the_hub_cache_goes_by_its_id_and_follows_links(tmp_path: Pa
     assert files.weights.num_elements == 20
 
 
+def test_a_repository_of_the_hub_cache_is_its_current_snapshot(tmp_path: Path) -> None:
+    repo = tmp_path / "models--google--gemma"
+    for commit in ("0123", "4567"):
+        snapshot = write_folder(tmp_path / commit)
+        (repo / "snapshots").mkdir(parents=True, exist_ok=True)
+        snapshot.rename(repo / "snapshots" / commit)
+    (repo / "refs").mkdir()
+    (repo / "refs" / "main").write_text("0123")
+    files = ModelFiles.open(repo)
+    assert (files.name, files.path.name) == ("google/gemma", "0123")
+    shutil.rmtree(repo / "snapshots")
+    with pytest.raises(ModelFileError, match="models--google--gemma holds no finished download"):
+        ModelFiles.open(repo)
+
+
+def test_a_link_to_nothing_is_named_with_where_it_points(tmp_path: Path) -> None:
+    link = tmp_path / "tiny.gguf"
+    link.symlink_to("blobs/gone")
+    for path in (link, tmp_path):
+        with pytest.raises(ModelFileError, match=r"tiny\.gguf is a link to blobs/gone, which is not there"):
+            ModelFiles.open(path)
+
+
+def test_files_that_no_index_lists_are_taken_where_they_are_one_set(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "model")
+    (folder / INDEX).unlink()
+    assert len(ModelFiles.open(folder).files) == 2
+
+
 def test_a_weight_file_stands_for_its_folder(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "model")
     assert ModelFiles.open(folder / "model-00001-of-00002.safetensors").path == folder
@@ -119,6 +148,29 @@ def truncate(name: str, lost_bytes: int) -> Damage:
     return cut
 
 
+def save(name: str, **rows: int) -> Damage:
+    def write_tensors(folder: Path) -> None:
+        save_file({tensor: np.ones((count, 4), np.float32) for tensor, count in rows.items()}, folder / name)
+
+    return write_tensors
+
+
+def link_to_nothing(name: str) -> Damage:
+    def replace_by_link(folder: Path) -> None:
+        (folder / name).unlink()
+        (folder / name).symlink_to("gone")
+
+    return replace_by_link
+
+
+def without_index(damage: Damage) -> Damage:
+    def both(folder: Path) -> None:
+        (folder / INDEX).unlink()
+        damage(folder)
+
+    return both
+
+
 def pickle_only(folder: Path) -> None:
     for file in folder.glob("*.safetensors*"):
         file.unlink()
@@ -145,6 +197,15 @@ LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n"
         (write(SHARD, b"\xff" * 64), "claims a header of"),
         (write(INDEX, b"{}"), "not a safetensors index"),
         (write(INDEX, b"[1, 2"), "not a safetensors index"),
+        (link_to_nothing(SHARD), f"{SHARD} is a link to gone, which is not there"),
+        (link_to_nothing("config.json"), "config.json is a link to gone, which is not there"),
+        (link_to_nothing("tokenizer.json"), "tokenizer.json is a link to gone, which is not there"),
+        (save(SHARD, c=1), f"{SHARD} lacks b, which {INDEX} says it holds"),
+        (save(SHARD, a=1, b=1), f"and {SHARD} both hold a: they are of different sets of weights"),
+        (save("model.safetensors", a=1, b=1), "two sets of weights, model.safetensors and model-00001-of-00002"),
+        (without_index(save("model-00001-of-00003.safetensors", a=1)), "two sets of weights, model-00001-of-00002"),
+        (without_index(save("old.safetensors", c=1)), "two sets of weights, model-00001-of-00002.safetensors and old"),
+        (without_index(remove(SHARD)), "holds 1 of the 2 files that model-00001-of-00002.safetensors is one of"),
     ],
 )
 def test_a_damaged_folder_is_refused_with_one_sentence(tmp_path: Path, damage: Damage, said: str) -> None:

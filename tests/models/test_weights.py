@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,15 @@ from torch import Tensor, nn
 from backends.errors import ModelFileError, UnsupportedModelError
 from backends.requests import CachePolicy, Precision
 from models.decoder import Decoder
+from models.gguf_config import parse_gguf_config
+from models.gguf_reader import read_gguf
 from models.linear import Int8Linear, int8_is_available
 from models.model_files import ModelFiles
 from models.moe import ExpertLinear
 from models.precision import WeightPrecision, choose_precision
 from models.ring_cache import KVCache
 from models.weights import load_decoder
+from tests.backends.tiny_gguf import write_tiny_gguf
 from tests.models.tiny_models import TinyModel, random_ids, save_folder, tiny_model
 
 CPU = torch.device("cpu")
@@ -93,8 +97,11 @@ def test_progress_counts_up_to_every_byte(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda tensors: tensors.pop("model.layers.1.self_attn.k_proj.weight"), r"lacks layers\.1\.attn\.k\.weight"),
-        (lambda tensors: tensors.pop("lm_head.weight"), r"lacks head\.weight"),
+        (
+            lambda tensors: tensors.pop("model.layers.1.self_attn.k_proj.weight"),
+            r"lacks model\.layers\.1\.self_attn\.k_proj\.weight",
+        ),
+        (lambda tensors: tensors.pop("lm_head.weight"), r"lacks lm_head\.weight"),
         (
             lambda tensors: tensors.update({"model.layers.0.self_attn.new_proj.weight": torch.zeros(2, 2)}),
             r"holds model\.layers\.0\.self_attn\.new_proj\.weight, which .* do not have",
@@ -213,10 +220,32 @@ def test_weights_are_held_in_the_type_that_was_asked_for(dtype: torch.dtype, tmp
     assert logits(decoder, dtype).dtype == dtype
 
 
+def test_a_weight_of_the_wrong_shape_is_named_with_its_shard(tmp_path: Path) -> None:
+    folder = write_folder(tiny_model("mistral"), tmp_path / "m")
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    norm = {"model.norm.weight": tensors.pop("model.norm.weight")[:-1].contiguous()}
+    save_file(norm, folder / "model-00001-of-00002.safetensors")
+    save_file(tensors, folder / "model-00002-of-00002.safetensors")
+    with pytest.raises(ModelFileError, match=r"model-00001-of-00002\.safetensors stores model\.norm\.weight in shape"):
+        load(folder)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma3"])
+def test_a_gguf_file_without_a_weight_is_told_by_the_name_it_has_there(tmp_path: Path, architecture: str) -> None:
+    whole = read_gguf(write_tiny_gguf(tmp_path / "whole.gguf", architecture))
+    for name in ("blk.1.attn_k.weight", "blk.2.ffn_norm.weight", "output_norm.weight", "token_embd.weight"):
+        files = ModelFiles.open(whole.path)
+        assert files.gguf is not None
+        del files.gguf.tensors[name]
+        with pytest.raises(ModelFileError, match=rf"whole\.gguf lacks {re.escape(name)}\."):
+            load_decoder(files, parse_gguf_config(whole), FLOAT32, CPU)
+
+
 def test_a_config_of_another_model_is_refused(tmp_path: Path) -> None:
     folder = write_folder(tiny_model("mistral"), tmp_path / "m")
     change_config(folder, {"num_hidden_layers": 4})
-    with pytest.raises(ModelFileError, match=r"lacks layers\.3\..* and \d+ more"):
+    with pytest.raises(ModelFileError, match=r"lacks model\.layers\.3\..* and \d+ more"):
         load(folder)
 
 
