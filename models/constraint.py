@@ -7,6 +7,7 @@ that needs it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -15,9 +16,13 @@ import numpy.typing as npt
 
 from backends.errors import BackendUnavailableError, BadRequestError
 from backends.requests import GenerationRequest
+from models.schema_ends import endless_reference
 
 _JSON_SPACE = r"(\n {0,16}| )"
 """Between JSON's tokens: one space, or a line end and an indent. Any more lets small models write space without end."""
+
+_CIRCLE_WITH_MORE = re.compile(r"circular references with sibling keys are not supported: json-schema:///(\S*[^\s.])")
+"""llguidance's words for `{"$ref": "#", "type": "object"}` and its kind."""
 
 
 class Constraints:
@@ -42,6 +47,7 @@ class Constraints:
         self._vocab_size = vocab_size
         self._end_ids = list(end_ids)
         self._tokens: Any = None
+        self._spell: Callable[[str], list[int]] = encode
 
     def open(self, request: GenerationRequest) -> Constraint | None:
         """Return the constraint of a reply, past what is there of it; None where the request has none.
@@ -65,6 +71,10 @@ class Constraints:
         if matcher.is_error():
             raise _cannot_be_used(what, matcher.get_error())
         constraint = Constraint(matcher, self._vocab_size)
+        if not constraint.allows_text:
+            raise BadRequestError(
+                f"The {what} allows no text at all.", "Give a rule that refers to itself a choice that does not."
+            )
         if not constraint.takes(self._earlier_ids(request)):
             raise BadRequestError(f"The reply so far does not follow the {what}.", "Start a new reply, or remove it.")
         return constraint
@@ -76,7 +86,7 @@ class Constraints:
             )
         ends = set(self._end_ids)
         pieces = [b"" if token in ends else self._piece(token) for token in range(self._vocab_size)]
-        vocabulary = _Vocabulary(pieces, self._end_ids[0], self._encode)
+        self._spell = vocabulary = _Vocabulary(pieces, self._end_ids[0], self._encode)
         return llguidance.LLTokenizer(vocabulary, eos_token=self._end_ids, slices=[])
 
     def _earlier_ids(self, request: GenerationRequest) -> list[int]:
@@ -84,7 +94,7 @@ class Constraints:
         if last is None or last.role != "assistant":
             return []
         pieces = last.known_pieces or (last.text,)
-        return [token for piece in pieces for token in (self._encode(piece) if isinstance(piece, str) else piece)]
+        return [token for piece in pieces for token in (self._spell(piece) if isinstance(piece, str) else piece)]
 
 
 class Constraint:
@@ -93,6 +103,12 @@ class Constraint:
     def __init__(self, matcher: Any, vocab_size: int) -> None:
         self._matcher = matcher
         self._vocab_size = vocab_size
+
+    @property
+    def allows_text(self) -> bool:
+        """Whether any token may come next."""
+        bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
+        return bool(bits.any()) and not self._matcher.is_error()
 
     def allowed(self) -> npt.NDArray[np.bool_]:
         """Return for each token, [V], whether it may come next. Where the text can only end, the end tokens may."""
@@ -162,10 +178,19 @@ def _schema_grammar(llguidance: Any, schema: str) -> str:
         content = json.loads(schema)
     except ValueError as error:
         raise BadRequestError(f"The JSON schema is not JSON: {error}.") from error
-    if not isinstance(content, (dict, bool)):
+    except RecursionError as error:
+        raise BadRequestError("The JSON schema is nested too deeply.", "Use references in place of nesting.") from error
+    if content is True:
+        content = {}
+    if not isinstance(content, dict):
         raise BadRequestError("The JSON schema is not an object.", 'Write one such as {"type": "object"}.')
+    if (reference := endless_reference(content)) is not None:
+        raise BadRequestError(
+            f"The JSON schema refers to itself by {reference!r} so that no text of it ever ends.",
+            "Let that part be optional, or one of several choices.",
+        )
     options = {"whitespace_pattern": _JSON_SPACE}
-    grammar = llguidance.LLMatcher.grammar_from_json_schema(schema, defaults=options)
+    grammar = llguidance.LLMatcher.grammar_from_json_schema(json.dumps(content), defaults=options)
     return _checked(llguidance, "JSON schema", grammar)
 
 
@@ -188,6 +213,11 @@ def _checked(llguidance: Any, what: str, grammar: str) -> str:
 
 
 def _cannot_be_used(what: str, reason: str) -> BadRequestError:
+    if (match := _CIRCLE_WITH_MORE.search(reason)) is not None:
+        return BadRequestError(
+            f'The {what} refers to itself by {match[1]!r} with other keys beside a "$ref" on the way.',
+            "Put those keys into what it refers to.",
+        )
     return BadRequestError(f"The {what} cannot be used: {_first_line(reason)}.")
 
 

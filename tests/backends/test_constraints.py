@@ -95,6 +95,32 @@ def test_a_stopped_reply_goes_on_within_its_schema(backend: Backend) -> None:
     assert json.loads(text + rest) == json.loads(whole)
 
 
+NODE = {"type": "object", "additionalProperties": False}
+RECURSIVE = {
+    "children": {**NODE, "properties": {"in": {"type": "array", "items": {"$ref": "#"}, "maxItems": 1}}},
+    "a list": {
+        "$defs": {
+            "node": {
+                **NODE,
+                "properties": {"next": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/node"}]}},
+                "required": ["next"],
+            }
+        },
+        "$ref": "#/$defs/node",
+    },
+    "either": {"anyOf": [{"type": "array", "items": {"$ref": "#"}, "minItems": 1, "maxItems": 2}, {"const": 7}]},
+    "anything": True,
+}
+
+
+@pytest.mark.parametrize("name", RECURSIVE)
+def test_a_schema_that_refers_to_itself_is_followed_where_its_texts_can_end(backend: Backend, name: str) -> None:
+    schema = json.dumps(RECURSIVE[name])
+    text, _, finished = reply(backend, ask(3, json_schema=schema, max_new_tokens=4000))
+    assert finished.reason == "stop", text
+    json.loads(text)
+
+
 def test_the_next_reply_is_free_again(backend: Backend) -> None:
     free, _, _ = reply(backend, ask(5, max_new_tokens=8))
     reply(backend, ask(5, grammar="/a{3}/"))
@@ -110,8 +136,31 @@ def test_the_next_reply_is_free_again(backend: Backend) -> None:
         ({"grammar": "/(ab/"}, "The grammar cannot be used: .*regex"),
         ({"grammar": "start: missing"}, 'The grammar cannot be used: .*unknown name: "missing"'),
         ({"grammar": "root ::= ("}, "The grammar cannot be used: "),
+        ({"grammar": "start: start"}, "The grammar allows no text at all"),
+        ({"json_schema": "false"}, "The JSON schema is not an object"),
+        ({"json_schema": '{"x":' * 100_000 + "1" + "}" * 100_000}, "The JSON schema is nested too deeply"),
+        ({"json_schema": '{"$ref": "#"}'}, "The JSON schema refers to itself by '#' so that no text of it ever ends"),
+        (
+            {"json_schema": '{"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}'},
+            "The JSON schema refers to itself by '#/[$]defs/a' so that no text of it ever ends",
+        ),
+        (
+            {"json_schema": '{"type": "object", "required": ["next"], "properties": {"next": {"$ref": "#"}}}'},
+            "The JSON schema refers to itself by '#' so that no text of it ever ends",
+        ),
+        (
+            {"json_schema": '{"type": "array", "items": {"$ref": "#"}, "minItems": 1}'},
+            "The JSON schema refers to itself by '#' so that no text of it ever ends",
+        ),
+        (
+            {
+                "json_schema": '{"$defs": {"n": {"anyOf": [{"$ref": "#/$defs/n", "type": "object"}, {}]}},'
+                '"$ref": "#/$defs/n"}'
+            },
+            "The JSON schema refers to itself by '#/[$]defs/n' with other keys beside",
+        ),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:80],
 )
 def test_a_wrong_schema_or_grammar_is_refused_in_one_sentence(
     backend: Backend, fields: dict[str, str], message: str
@@ -164,6 +213,15 @@ def test_text_that_must_come_is_spelled_exactly_however_the_tokenizer_spells_it(
     assert constraint.allowed().nonzero()[0].tolist() == [2]
     constraint.push(2)
     assert END in constraint.allowed().nonzero()[0]
+
+
+def test_a_reply_a_person_wrote_in_is_spelled_as_text_though_it_spells_a_control_token() -> None:
+    pieces = [b"a", b"<", b"/s>", b"", b"</s>"]
+    constraints = Constraints(lambda text: [END] if text == "</s>" else [], pieces.__getitem__, len(pieces), [END])
+    mended = Message("assistant", "a</s>", pieces=((0,), "</s>"))
+    constraint = constraints.open(ask(grammar="/a<.s>a/", messages=(Message("user", "Who?"), mended)))
+    assert constraint is not None
+    assert constraint.allowed().nonzero()[0].tolist() == [0]
 
 
 def test_without_the_library_the_command_that_adds_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
