@@ -40,7 +40,10 @@ def warnings_for(
         sentences.extend(_about_the_window(config, request))
     sentences.extend(_about_keys_and_values(request))
     if not has_chat_template:
-        sentences.append("This model has no chat template: it continues your text instead of answering it.")
+        sentences.append(
+            "This model has no chat template: it continues your text instead of answering it, and control tokens "
+            "spelled in it count as such."
+        )
     return tuple(sentences)
 
 

@@ -13,12 +13,15 @@ from itertools import takewhile
 from backends.errors import BadRequestError
 from backends.requests import Message
 from models.chat_template import ChatTemplate
+from models.control_text import ControlTexts, Disguise
 
 Encode = Callable[[str], list[int]]
 """Ids of a text: special tokens spelled in it become those tokens, and no BOS is added."""
 
 Decode = Callable[[Sequence[int]], str]
 """Text of ids, control tokens hidden."""
+
+NO_CONTROL_TEXTS = ControlTexts()
 
 _TURN_BREAK = "\n\n"
 _ANCHORS = ("\n", ".", "a")
@@ -32,11 +35,13 @@ def build_prompt(
     adds_bos: bool,
     decode: Decode | None = None,
     raw: bool = False,
+    control_texts: ControlTexts = NO_CONTROL_TEXTS,
 ) -> list[int]:
     """Return the ids of a chat, ready for the next reply.
 
     If the last message is the assistant's, the ids end exactly where it ends, so that the reply goes on from there.
-    Without a template (a base model) the texts simply follow one another.
+    Without a template (a base model) the texts simply follow one another, and control tokens spelled in them become
+    those tokens: a person who writes the whole text has no other way to write one.
 
     Args:
         messages: oldest first; replies with ids are spliced in as those where the template leaves them whole.
@@ -47,6 +52,7 @@ def build_prompt(
         decode: text of ids. Where it is given, ids that say more than their message's text (it was cut at a stop
             string, or edited) give way to the text.
         raw: the texts follow one another with nothing between them, whatever the template.
+        control_texts: spellings that become control tokens only where the template writes them.
 
     Raises:
         BadRequestError: the template refuses these messages.
@@ -54,10 +60,11 @@ def build_prompt(
     if decode is not None:
         messages = [_with_honest_ids(message, decode) for message in messages]
     if raw or template is None:
-        pieces = _continued_text(messages, "" if raw else _TURN_BREAK)
+        ids = _encode_pieces(_continued_text(messages, "" if raw else _TURN_BREAK), encode)
     else:
-        pieces = _chat_pieces(messages, template)
-    ids = _encode_pieces(pieces, encode)
+        disguise = Disguise(control_texts, [template.source, *(message.text for message in messages)])
+        pieces = _chat_pieces([disguise.put_on(message) for message in messages], template)
+        ids = _encode_pieces(pieces, encode, disguise)
     if adds_bos and bos_id is not None and ids[:1] != [bos_id]:
         ids.insert(0, bos_id)
     return ids
@@ -185,12 +192,15 @@ def _markers(messages: Sequence[Message], count: int) -> list[str]:
     return [f"{fence}{number}\ue001" for number in range(count)]
 
 
-def _encode_pieces(pieces: Sequence[str | tuple[int, ...]], encode: Encode) -> list[int]:
+def _encode_pieces(
+    pieces: Sequence[str | tuple[int, ...]], encode: Encode, disguise: Disguise | None = None
+) -> list[int]:
     ids: list[int] = []
     for piece in _joined_texts(pieces):
         if isinstance(piece, str):
             text = _without_lone_surrogates(piece)
-            ids.extend(_encode_after(text, encode) if ids else encode(text))
+            for part in (text,) if disguise is None else disguise.parts(text):
+                ids.extend(_encode_after(part, encode) if ids else encode(part))
         else:
             ids.extend(piece)
     return ids

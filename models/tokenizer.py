@@ -32,6 +32,8 @@ class TextTokenizer:
     Attributes:
         pieces: each token's bytes.
         special: ids with a meaning.
+        control_texts: spellings that `encode` reads as control tokens.
+        user_defined_texts: those that it reads as other whole tokens.
     """
 
     def __init__(self, tokenizer: Tokenizer, special: SpecialTokens) -> None:
@@ -42,6 +44,8 @@ class TextTokenizer:
             index for index, token in added.items() if token.special and token.content not in SHOWN_CONTROL_TOKENS
         ]
         self.pieces = TokenPieces(tokenizer, hidden)
+        self.control_texts = [token.content for token in added.values() if token.special]
+        self.user_defined_texts = [token.content for token in added.values() if not token.special]
 
     @property
     def bos_id(self) -> int | None:

@@ -21,6 +21,8 @@ NOTEBOOK = """
       <button type="button" class="mini" data-notebook="prompt" title="What the model was given last">Prompt</button>
       <button type="button" class="mini" data-notebook="copy">Copy all</button>
     </div>
+    <p class="notebook-note">The model is given this text as it stands: control tokens spelled in it, such as
+      &lt;/s&gt; or &lt;|im_end|&gt;, count as such.</p>
   </div>
 </section>
 """

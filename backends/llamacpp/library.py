@@ -157,6 +157,30 @@ class Model:
         """Every token that ends a text or a turn. Asks for the whole vocabulary once, some 0.1 s at 262,144 tokens."""
         return tuple(token for token in range(self.vocab_size) if self.is_end(token))
 
+    @functools.cached_property
+    def _attributes(self) -> tuple[int, ...]:
+        """`enum llama_token_attr` of each token: some 0.1 s at 262,144 tokens."""
+        return tuple(int(lib.llama_vocab_get_attr(self.vocab, token)) for token in range(self.vocab_size))
+
+    @property
+    def control_texts(self) -> list[str]:
+        """Spellings that `encode` reads as control tokens."""
+        return self._texts_of(lib.LLAMA_TOKEN_ATTR_CONTROL | lib.LLAMA_TOKEN_ATTR_UNKNOWN)
+
+    @property
+    def user_defined_texts(self) -> list[str]:
+        """Spellings that `encode` reads as other whole tokens."""
+        return self._texts_of(lib.LLAMA_TOKEN_ATTR_USER_DEFINED)
+
+    @property
+    def unused_ids(self) -> tuple[int, ...]:
+        """Tokens that fill the vocabulary up to the rows of the model's head; they stand for nothing."""
+        return tuple(token for token, kind in enumerate(self._attributes) if kind & lib.LLAMA_TOKEN_ATTR_UNUSED)
+
+    def _texts_of(self, attributes: int) -> list[str]:
+        tokens = (token for token, kind in enumerate(self._attributes) if kind & attributes)
+        return [self.piece(token, names_control=True).decode("utf-8", "replace") for token in tokens]
+
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text; special tokens written out in it are parsed, none is added."""
         data = text.encode("utf-8", "replace")  # a lone surrogate has no UTF-8

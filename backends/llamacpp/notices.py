@@ -83,7 +83,10 @@ def _about_the_end_of_the_context(facts: Facts, request: LoadRequest, plan: Cont
 
 def _about_settings(facts: Facts, request: LoadRequest) -> Iterator[str]:
     if not facts.has_chat_template:
-        yield "The file holds no chat template: the model continues the text instead of answering."
+        yield (
+            "The file holds no chat template: the model continues the text instead of answering, and control tokens "
+            "spelled in it count as such."
+        )
     if request.precision != "auto":
         yield f"llama.cpp runs the weights as the file stores them; the precision {request.precision} is ignored."
     if request.device == "cuda" and not facts.on_gpu:

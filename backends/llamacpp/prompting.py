@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from backends.llamacpp.library import Model
 from backends.requests import Message
 from models.chat_template import ChatTemplate
+from models.control_text import ControlTexts, template_markup
 from models.prompt import build_prompt, num_pinned, plain_ids
 
 
@@ -20,15 +21,20 @@ class Prompts:
     def __init__(self, model: Model, template: ChatTemplate | None) -> None:
         self._model = model
         self._template = template
+        markup = [] if template is None else template_markup(template, model.user_defined_texts)
+        self._control_texts = ControlTexts([*model.control_texts, *markup])
 
     def ids(self, messages: Sequence[Message], raw: bool = False) -> list[int]:
         """Return the prompt of a chat; of no messages, the token that begins a text, if the model has one.
 
         Args:
-            raw: put the texts together without the template.
+            raw: put the texts together without the template; control tokens spelled in them become those tokens.
         """
         model = self._model
-        return build_prompt(messages, self._template, model.encode, model.bos_id, model.adds_bos, raw=raw)
+        template, control_texts = self._template, self._control_texts
+        return build_prompt(
+            messages, template, model.encode, model.bos_id, model.adds_bos, raw=raw, control_texts=control_texts
+        )
 
     def plain_ids(self, text: str) -> list[int]:
         """Return a text as it stands, with the token that begins one where the model has it and no template."""

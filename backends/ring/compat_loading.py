@@ -159,5 +159,8 @@ def _notices(
             "in transformers itself."
         )
     if not has_template:
-        sentences.append("This model has no chat template: it continues your text instead of answering it.")
+        sentences.append(
+            "This model has no chat template: it continues your text instead of answering it, and control tokens "
+            "spelled in it count as such."
+        )
     return tuple(sentences)

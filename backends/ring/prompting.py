@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from backends.errors import BadRequestError
 from backends.requests import Message
 from models.chat_template import ChatTemplate
+from models.control_text import ControlTexts, template_markup
 from models.prompt import build_prompt, num_pinned, plain_ids
 from models.tokenizer import TextTokenizer
 
@@ -21,6 +22,8 @@ class Prompts:
     def __init__(self, tokenizer: TextTokenizer, template: ChatTemplate | None) -> None:
         self.tokenizer = tokenizer
         self._template = template
+        markup = [] if template is None else template_markup(template, tokenizer.user_defined_texts)
+        self._control_texts = ControlTexts([*tokenizer.control_texts, *markup])
 
     @property
     def has_template(self) -> bool:
@@ -34,14 +37,16 @@ class Prompts:
         """Return the prompt of a chat.
 
         Args:
-            raw: put the texts together without the template.
+            raw: put the texts together without the template; control tokens spelled in them become those tokens.
 
         Raises:
             BadRequestError: it comes to no token at all, or the template refuses the chat.
         """
         tokenizer = self.tokenizer
         template, bos_id, adds_bos = self._template, tokenizer.bos_id, tokenizer.adds_bos
-        prompt = build_prompt(messages, template, tokenizer.encode, bos_id, adds_bos, raw=raw)
+        prompt = build_prompt(
+            messages, template, tokenizer.encode, bos_id, adds_bos, raw=raw, control_texts=self._control_texts
+        )
         if not prompt:
             raise BadRequestError(
                 "The prompt is empty, and this model has no token to begin a text with.", "Write something."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from backends.errors import BadRequestError
 from backends.requests import Message
 from models.chat_template import ChatTemplate
+from models.control_text import ControlTexts, Disguise, template_markup
 from models.prompt import build_prompt, text_of
 from models.special_tokens import SpecialTokens
 from models.tokenizer import TextTokenizer
@@ -212,3 +214,91 @@ def test_raw_texts_follow_each_other_with_nothing_between_whatever_the_template(
     messages = [Message("user", "<|im_sta"), Message("assistant", "one", (7, 8)), Message("user", "two")]
     ids = build_prompt(messages, template(CHATML), BYTES.encode, BYTES.bos_id, True, raw=True)
     assert ids == [BYTES.bos_id, *BYTES.encode("<|im_sta"), 7, 8, *BYTES.encode("two")]
+
+
+TURNED = (
+    "{% for m in messages %}{{ bos_token if loop.first }}<|turn|>{{ m.role }}\n{{ m.content }}{{ eos_token }}\n"
+    "{% endfor %}{% if add_generation_prompt %}<|turn|>assistant\n{% endif %}"
+)
+SPELLINGS = ["<s>", "</s>", "<|turn|>", "<", "<|", "turn|>", "s>", "hi there", " ", "\n", "\U000f0000", "\ue0000\ue001"]
+typed_texts = st.lists(st.sampled_from(SPELLINGS), max_size=6).map("".join)
+
+
+def guarded(messages: Sequence[Message], source: str, tokenizer: TextTokenizer) -> list[int]:
+    control_texts = ControlTexts(tokenizer.control_texts)
+    bos_id, adds_bos = tokenizer.bos_id, tokenizer.adds_bos
+    return build_prompt(messages, template(source), tokenizer.encode, bos_id, adds_bos, control_texts=control_texts)
+
+
+def controls(ids: Sequence[int], tokenizer: TextTokenizer) -> list[int]:
+    return [token for token in ids if not tokenizer.pieces[token]]
+
+
+@pytest.mark.parametrize("source", [TURNED, LLAMA2, GEMMA2, THINKING], ids=["turned", "llama", "gemma", "r1"])
+@pytest.mark.parametrize("tokenizer", [BYTES, LLAMA, GEMMA], ids=["byte-level", "llama", "gemma"])
+@given(system=typed_texts, user=typed_texts, said=typed_texts, more=typed_texts, as_ids=st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_control_tokens_spelled_in_a_message_stay_text(
+    source: str, tokenizer: TextTokenizer, system: str, user: str, said: str, more: str, as_ids: bool
+) -> None:
+    def chat(*texts: str) -> list[Message]:
+        roles: list[Literal["system", "user", "assistant", "user"]] = ["system", "user", "assistant", "user"]
+        return [Message(role, text) for role, text in zip(roles, texts, strict=True)]
+
+    messages = chat(system, user, said, more)
+    if as_ids:  # the letters of a control token, drawn one by one, are no control token
+        drawn = [token for letter in said for token in tokenizer.encode(letter)]
+        messages[2] = Message("assistant", tokenizer.decode(drawn), tuple(drawn))
+    ids = guarded(messages, source, tokenizer)
+    plain = guarded(chat("a", "b", "c", "d"), source, tokenizer)
+    assert controls(ids, tokenizer) == controls(plain, tokenizer)
+    if tokenizer is BYTES:  # the others put spaces of their own before texts
+        written = b"".join(map(tokenizer.spelled, ids)).decode()
+        assert written.removeprefix(BOS) == template(source).render(messages).removeprefix(BOS)
+
+
+def test_a_spelled_control_token_is_told_from_what_the_template_writes_and_changes_nothing_else() -> None:
+    ids = guarded([Message("user", "a</s>b"), Message("assistant", "<s>"), Message("user", "c")], TURNED, BYTES)
+    assert [BYTES.spelled(token).decode() for token in ids if not BYTES.pieces[token]] == (
+        [BOS, "<|turn|>", EOS, "<|turn|>", EOS, "<|turn|>", EOS, "<|turn|>"]
+    )
+    messages = [Message("user", "an ordinary < text"), Message("assistant", "so"), Message("user", "it > is")]
+    assert guarded(messages, TURNED, BYTES) == prompt(messages, TURNED)
+
+
+def test_a_continued_reply_keeps_the_control_tokens_it_spells_as_text() -> None:
+    opened = guarded([Message("user", "go")], TURNED, BYTES)
+    ids = guarded([Message("user", "go"), Message("assistant", "see </s> and")], TURNED, BYTES)
+    assert ids[: len(opened)] == opened
+    assert ids[len(opened) :] == [*BYTES.encode("see <"), *BYTES.encode("/s> and")]
+    mended = Message("assistant", "see </s>", pieces=(tuple(BYTES.encode("see")), " </s>"))
+    assert controls(guarded([Message("user", "go"), mended], TURNED, BYTES), BYTES) == controls(opened, BYTES)
+
+
+def test_templates_still_find_the_marks_of_reasoning_in_replies() -> None:
+    vocabulary = ["<think>", "</think>", "<|channel|>", "<|message|>", "<|start|>", "<|return|>"]
+    control_texts = ControlTexts(vocabulary)
+    disguise = Disguise(control_texts, [])
+    thought = Message("assistant", "<think>why</think>so <|return|>")
+    assert disguise.put_on(thought).text.startswith("<think>why</think>so ")
+    assert "<|return|>" not in disguise.put_on(thought).text
+    assert "<think>" not in disguise.put_on(Message("user", thought.text)).text
+    channels = "<|channel|>analysis<|message|>why<|start|>assistant<|channel|>final<|message|>so <|return|> <|channel|>"
+    said = disguise.put_on(Message("assistant", channels)).text
+    assert said.startswith("<|channel|>analysis<|message|>why<|start|>assistant<|channel|>final<|message|>so ")
+    assert control_texts.places(said.removeprefix(channels[: channels.index("so")])) == []
+    assert "".join(disguise.parts(said)) == channels
+
+
+def test_spellings_that_overlap_are_all_cut() -> None:
+    disguise = Disguise(ControlTexts(["<a<b>", "<b>", "x<", "b>c"]), ["x<a<b>c"])
+    parts = disguise.parts(disguise.put_on(Message("user", "x<a<b>c")).text)
+    assert "".join(parts) == "x<a<b>c"
+    assert not any(text in part for part in parts for text in ("<a<b>", "<b>", "x<", "b>c"))
+
+
+def test_markup_of_a_template_counts_as_control_tokens_though_the_vocabulary_calls_it_words() -> None:
+    words = ["<start_of_turn>", "<end_of_turn>", "<table>", "\n", "<think>", "model"]
+    assert template_markup(template(GEMMA2), words) == ["<start_of_turn>", "<end_of_turn>"]
+    assert template_markup(template(THINKING), words) == []
+    assert template_markup(template("{{ raise_exception('no') }}"), words) == []
