@@ -8,30 +8,30 @@ Streaming is `app.transcript`'s business; here one finished piece of source beco
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
-import latex2mathml.converter
 import nh3
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
-from markdown_it.rules_block import StateBlock
-from markdown_it.rules_inline import StateInline
+from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
-from mdit_py_plugins.dollarmath import dollarmath_plugin
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
+from app.cjk_emphasis import CjkFriendlyInline
+from app.formulas import use_formulas
+
 MAX_LEVEL = 48
 """A piece nested deeper than this (a list in a list is two levels) is shown as plain text; the parser would drop what
 is inside it."""
-
-MAX_FORMULA_CHARS = 4_000
 
 _MATH_TAGS = """
 math mrow mi mo mn ms mtext mspace msup msub msubsup mfrac msqrt mroot mover munder munderover mmultiscripts
@@ -62,16 +62,18 @@ _CLEANER = nh3.Cleaner(
     url_schemes={"http", "https", "mailto"},
     link_rel="noopener noreferrer nofollow",
 )
+_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _CODE_FORMATTER: HtmlFormatter[str] = HtmlFormatter(nowrap=True, classprefix="hl-")
 
 
 def make_parser() -> MarkdownIt:
     """Return a parser; it holds no state between calls and can be shared by threads."""
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": MAX_LEVEL + 8})
+    parser.inline = CjkFriendlyInline()
+    parser.configure("commonmark", options_update=parser.options)
     parser.enable(["table", "strikethrough"])
-    parser.use(dollarmath_plugin, allow_digits=False, allow_space=False, double_inline=True)
-    parser.block.ruler.at("math_block", _math_block_rule, {"alt": ["paragraph", "reference", "blockquote", "list"]})
-    parser.inline.ruler.before("escape", "math_brackets", _math_brackets_rule)
+    parser.use(use_formulas)
+    parser.core.ruler.before("text_join", "cell_breaks", _cell_breaks)
     for rule, render in _RENDER_RULES.items():
         parser.add_render_rule(rule, render)
     return parser
@@ -126,92 +128,26 @@ def _lexer(language: str) -> Lexer | None:
         return None
 
 
-@lru_cache(maxsize=512)
-def formula(tex: str, *, display: bool) -> str:
-    """Return a formula as MathML, or its source where it cannot be read.
+def _cell_breaks(state: StateCore) -> None:
+    """Make `<br>` in table cells a line break: a row is one line of source, so there is no other way to write one.
 
-    latex2mathml raises a dozen kinds of error on half-written formulas, which streaming makes common.
+    This runs while an escaped `\\<` is still a token of its own.
     """
-    source = html.escape(tex.strip())
-    if len(tex) <= MAX_FORMULA_CHARS:
-        try:
-            markup = latex2mathml.converter.convert(tex.strip(), display="block" if display else "inline")
-        except Exception:
-            markup = f'<code class="formula-source">{source}</code>'
-    else:
-        markup = f'<code class="formula-source">{source}</code>'
-    if display:
-        return f'<div class="formula">{markup}</div>'
-    return f'<span class="formula">{markup}</span>'
+    for before, token in pairwise(state.tokens):
+        if before.type in ("th_open", "td_open") and "<" in token.content:
+            token.children = [piece for child in token.children or () for piece in _broken(child)]
 
 
-def _math_block_rule(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
-    """Parse lines from `$$` or `\\[` to its partner, a blank line, or the end.
-
-    The plugin's own rule waits for the partner. That would not do here: what a line means must not depend on lines to
-    come, or the first lines of a formula would be finished as a list or heading before its end arrives.
-    """
-    first = _line(state, start_line)
-    closing = {"$$": "$$", "\\[": "\\]"}.get(first[:2])
-    if closing is None or state.is_code_block(start_line) or first.startswith("$$$"):
-        return False
-    if closing in first[2:] and not first.endswith(closing):  # text follows: the inline rules take it
-        return False
-    if silent:
-        return True
-    line, closed = start_line, closing in first[2:]
-    while (
-        not closed and line + 1 < end_line and not state.isEmpty(line + 1) and state.sCount[line + 1] >= state.blkIndent
-    ):
-        line += 1
-        closed = closing in _line(state, line)
-    content = state.getLines(start_line, line + 1, state.blkIndent, False).strip()[2:]
-    tex, _, after = content.partition(closing)
-    token = state.push("math_block", "math", 0)
-    token.content, token.info, token.markup = tex, after.strip(), first[:2]
-    token.meta = {"closed": closed}
-    token.map = [start_line, line + 1]
-    token.block = True
-    state.line = line + 1
-    return True
-
-
-def _continues(state: StateBlock, line: int) -> bool:
-    return not state.isEmpty(line) and state.sCount[line] >= state.blkIndent
-
-
-def _line(state: StateBlock, line: int) -> str:
-    return state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]].rstrip()
-
-
-def _math_brackets_rule(state: StateInline, silent: bool) -> bool:
-    r"""Parse `\(...\)` and `\[...\]` inside a line of text."""
-    opening = state.src[state.pos : state.pos + 2]
-    closing = {"\\(": "\\)", "\\[": "\\]"}.get(opening)
-    if closing is None:
-        return False
-    end = state.src.find(closing, state.pos + 2, state.posMax)
-    if end < 0:
-        return False
-    if not silent:
-        token = state.push("math_inline", "math", 0)
-        token.content = state.src[state.pos + 2 : end]
-        token.markup = opening
-    state.pos = end + 2
-    return True
-
-
-def _math_inline(self: RendererHTML, tokens: Sequence[Token], at: int, options: OptionsDict, env: EnvType) -> str:
-    return formula(tokens[at].content, display=False)
-
-
-def _math_display(self: RendererHTML, tokens: Sequence[Token], at: int, options: OptionsDict, env: EnvType) -> str:
-    token = tokens[at]
-    if not token.meta["closed"]:
-        source = html.escape(token.markup + token.content)
-        return f'<div class="formula"><code class="formula-source">{source}</code></div>'
-    after = f"<p>{html.escape(token.info)}</p>" if token.info else ""
-    return formula(token.content, display=True) + after
+def _broken(token: Token) -> Iterator[Token]:
+    parts = _BREAK.split(token.content) if token.type == "text" else []
+    if len(parts) < 2:
+        yield token
+        return
+    for number, part in enumerate(parts):
+        if number:
+            yield Token("hardbreak", "br", 0, level=token.level)
+        if part:
+            yield token.copy(content=part)
 
 
 def _fence(self: RendererHTML, tokens: Sequence[Token], at: int, options: OptionsDict, env: EnvType) -> str:
@@ -260,9 +196,6 @@ def _cell_open(self: RendererHTML, tokens: Sequence[Token], at: int, options: Op
 
 
 _RENDER_RULES = {
-    "math_inline": _math_inline,
-    "math_inline_double": _math_inline,
-    "math_block": _math_display,
     "fence": _fence,
     "code_block": _fence,
     "image": _image,
