@@ -105,6 +105,27 @@ def from_json(text: str, base: ChatSettings) -> ChatSettings:
     return settings
 
 
+def with_changes(base: ChatSettings, former: ChatSettings, changed: ChatSettings) -> ChatSettings:
+    """Return `base` with the settings in which `changed` differs from `former`.
+
+    A model brings the backend it was chosen for; a schema takes the place of a grammar, and a grammar that of a schema.
+    """
+    load = _differing(former.load, changed.load)
+    if "model" in load:
+        load["backend"] = changed.load.backend
+    changes = _differing(former, changed)
+    changes["load"] = replace(base.load, **load)
+    changes["sampling"] = replace(base.sampling, **_differing(former.sampling, changed.sampling))
+    _choose_constraint(changes)
+    return replace(base, **changes)
+
+
+def _differing(former: Any, changed: Any) -> dict[str, Any]:
+    """Return the fields of one dataclass in which it differs from another of its kind."""
+    pairs = {each.name: (getattr(former, each.name), getattr(changed, each.name)) for each in fields(former)}
+    return {name: after for name, (before, after) in pairs.items() if before != after}
+
+
 def _choose_constraint(changes: dict[str, Any]) -> None:
     """Let a schema that is given take the place of a grammar, and a grammar that of a schema."""
     schema, grammar = changes.get("json_schema"), changes.get("grammar")

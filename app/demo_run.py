@@ -36,7 +36,6 @@ def start_demo(service: Service) -> Run:
         chat_template=None,
         options={},
     )
-    chat = service.create_chat("Demo: a small window")
     demo = replace(
         settings,
         load=load,
@@ -46,7 +45,7 @@ def start_demo(service: Service) -> Run:
         keep_writing=True,
         max_new_tokens=DEMO_REPLY_TOKENS,
     )
-    service.apply_settings(demo, chat.id)
+    chat = service.create_chat("Demo: a small window", settings=demo)
     return service.send(chat.id, openings_for(continues_text=True)[0].text)
 
 

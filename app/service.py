@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from app.chat_settings import ChatSettings, chat_settings_from, from_json, to_json
+from app.chat_settings import ChatSettings, chat_settings_from, from_json, to_json, with_changes
 from app.editing import Editing
 from app.engine import Engine
 from app.engine_status import EngineStatus
@@ -91,9 +91,13 @@ class Service:
         """Return one chat. Raises BadRequestError if it is gone (deleted in another tab)."""
         return self._store.chat(chat_id)
 
-    def create_chat(self, title: str = "", kind: ChatKind = "chat") -> Chat:
-        """Create an empty chat with the settings last used; its first message titles it unless `title` is given."""
-        return self._store.add_chat(clean_text(title).strip(), to_json(self._new_chat), kind)
+    def create_chat(self, title: str = "", kind: ChatKind = "chat", settings: ChatSettings | None = None) -> Chat:
+        """Create an empty chat; its first message titles it unless `title` is given.
+
+        Args:
+            settings: of this chat alone; None takes those that new chats begin with.
+        """
+        return self._store.add_chat(clean_text(title).strip(), to_json(settings or self._new_chat), kind)
 
     def rename_chat(self, chat_id: int, title: str) -> Chat:
         """Set a title (blank is refused). Raises BadRequestError."""
@@ -247,16 +251,19 @@ class Service:
         return from_json(self._store.chat_settings(chat_id), self._new_chat)
 
     def apply_settings(self, settings: ChatSettings, chat_id: int | None = None) -> None:
-        """Keep settings for a chat (and for new ones); a changed model or window is loaded by the next message.
+        """Keep settings for a chat; new ones begin with what was changed by this, and with nothing else of the chat.
+
+        A changed model or window is loaded by the next message.
 
         Raises BadRequestError for a value no model could take (window below 1, an empty model path).
         """
         require_loadable(settings.load)
-        text = to_json(settings)
+        former = self.settings(chat_id)
         if chat_id is not None:
-            self._store.keep_chat_settings(chat_id, text)
-        self._new_chat = settings
-        self._store.keep(_LAST_USED, json.dumps({"digest": self._settings.digest, "settings": text}))
+            self._store.keep_chat_settings(chat_id, to_json(settings))
+        self._new_chat = with_changes(self._new_chat, former, settings)
+        kept = {"digest": self._settings.digest, "settings": to_json(self._new_chat)}
+        self._store.keep(_LAST_USED, json.dumps(kept))
 
     # Model
 

@@ -90,6 +90,22 @@ def test_the_demo_models_are_always_on_the_list(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_libraries")
+def test_the_demo_and_a_change_in_its_chat_leave_the_rest_of_what_new_chats_begin_with(
+    echo_service: EchoService,
+) -> None:
+    service = echo_service()
+    before = service.settings()
+    run = start_demo(service)
+    service.stop(run.chat_id)
+    assert run.wait_until_finished(60)
+    assert service.settings() == before
+    assert service.settings(service.create_chat().id) == before
+    assert service.settings(service.create_chat(kind="notebook").id) == before
+    service.apply_settings(replace(service.settings(run.chat_id), system_prompt="Be brief."), run.chat_id)
+    assert service.settings() == replace(before, system_prompt="Be brief.")
+
+
+@pytest.mark.usefixtures("without_libraries")
 def test_the_demo_run_works_without_any_engine(echo_service: EchoService) -> None:
     service = echo_service()
     run = start_demo(service)

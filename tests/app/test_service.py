@@ -260,6 +260,42 @@ def test_settings_belong_to_a_chat_and_new_chats_start_with_the_last_used(open_s
     assert later.settings(first.id).system_prompt == "Be brief."
 
 
+def test_new_chats_take_over_what_was_changed_in_a_chat_and_nothing_else_of_it(open_service: OpenService) -> None:
+    service = open_service()
+    plain = service.settings()
+    own = replace(
+        plain,
+        load=replace(plain.load, window=7, chat_template="{{ messages }}"),
+        sampling=replace(plain.sampling, temperature=0.1),
+        keep_writing=True,
+        grammar="root ::= .",
+    )
+    chat = service.create_chat("with settings of its own", settings=own)
+    assert service.settings(chat.id) == own
+    assert service.settings() == plain
+    changed = replace(own, sampling=replace(own.sampling, top_p=0.5), system_prompt="Be brief.")
+    service.apply_settings(changed, chat.id)
+    assert service.settings(chat.id) == changed
+    assert service.settings() == replace(plain, sampling=replace(plain.sampling, top_p=0.5), system_prompt="Be brief.")
+    service.close()
+    assert open_service().settings() == replace(
+        plain, sampling=replace(plain.sampling, top_p=0.5), system_prompt="Be brief."
+    )
+
+
+def test_a_model_chosen_in_a_chat_brings_its_backend_and_a_schema_replaces_a_grammar(
+    open_service: OpenService,
+) -> None:
+    service = open_service()
+    service.apply_settings(replace(service.settings(), grammar="root ::= ."))
+    elsewhere = replace(service.settings(), load=LoadRequest("ring", "one"), grammar=None)
+    chat = service.create_chat(settings=elsewhere)
+    service.apply_settings(replace(elsewhere, load=LoadRequest("ring", "two"), json_schema="{}"), chat.id)
+    load = service.settings().load
+    assert (load.backend, load.model) == ("ring", "two")
+    assert (service.settings().json_schema, service.settings().grammar) == ("{}", None)
+
+
 def test_the_command_line_and_a_changed_file_come_before_what_was_last_used(
     open_service: OpenService, tmp_path: Path
 ) -> None:

@@ -30,12 +30,18 @@ def curve(page: Page, figure: int, trace: int) -> list[float]:
     return [value for value in found if value is not None]
 
 
+def begun_with(page: Page) -> Any:
+    """Return what new chats, and the forms, begin with."""
+    return page.evaluate("() => fetch('/app/measurements/choices').then((answer) => answer.json())")["chosen"]
+
+
 def test_a_comparison_grows_live_stops_without_loss_is_listed_and_downloaded(
     start_ringside: StartRingside, new_tab: NewTab, tmp_path: Path
 ) -> None:
     ringside = start_ringside(rate="300")
     page = new_tab().page
     open_page(page, ringside.url + "app/compare")
+    before = begun_with(page)
     expect(page.locator("#rs-runs fieldset")).to_have_count(2, timeout=SLOW_MS)
     page.get_by_role("button", name="Add a configuration").press("Enter")
     expect(page.locator("#rs-runs fieldset")).to_have_count(3)
@@ -63,6 +69,7 @@ def test_a_comparison_grows_live_stops_without_loss_is_listed_and_downloaded(
     expect(page.locator(".table").first).to_contain_text("Tokens written", timeout=SLOW_MS)
     page.get_by_role("button", name="Delete").click()
     expect(page.locator("#rs-kept-empty")).to_be_visible()
+    assert begun_with(page) == before
 
 
 def test_the_doctor_answers_check_by_check_and_a_window_is_taken_from_the_estimate(
