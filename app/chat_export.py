@@ -21,6 +21,7 @@ from app.figures import duration
 from app.folded_transcript import FoldedTranscript
 from app.markdown import make_parser
 from app.metrics import MetricsRecord
+from models.lone_closing import missing_opening
 
 ExportFormat = Literal["md", "txt", "html", "json"]
 
@@ -149,7 +150,8 @@ def _html_message(message: ArchivedMessage, heading: str) -> Iterator[str]:
 
 def _reply_sections(message: ArchivedMessage) -> Iterator[str]:
     """Yield blocks as they are finished, in sections that a browser lays out only when they come into view."""
-    transcript, text = FoldedTranscript(lambda: message.opening), message.text
+    text = message.text
+    transcript = FoldedTranscript(lambda: message.opening or missing_opening(text))
     for start in range(0, len(text), _PIECE_CHARS):
         num_known = len(transcript.blocks)
         transcript.append(text[start : start + _PIECE_CHARS])

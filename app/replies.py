@@ -120,6 +120,12 @@ class Replies:
         with self.lock:
             self.num_changes[chat_id] = self.num_changes.get(chat_id, 0) + 1
 
+    def _fold_again(self, run: Run) -> None:
+        """Have tabs show a reply anew: what they took for its answer was reasoning."""
+        with self.lock:
+            self.num_edits[run.message_id] = self.num_edits.get(run.message_id, 0) + 1
+            self.count_change(run.chat_id)
+
     def require_idle(self, chat_id: int) -> None:
         """Raise BadRequestError if the chat is gone, is being written in, or its last reply is not all kept yet."""
         self.retry_leftovers()
@@ -191,7 +197,7 @@ class Replies:
 
     def _job(self, run: Run, earlier: StoredMessage | None, place: int, group: str | None) -> Job:
         settings, seed = _with_seed(self._settings_of(run.chat_id), earlier, place)
-        keeper = ReplyKeeper(self._store, run, settings)
+        keeper = ReplyKeeper(self._store, run, settings, lambda: self._fold_again(run))
         self._keepers.append(keeper)
         self._runs[run.id] = run
         return Job(

@@ -17,6 +17,7 @@ from app.store import MessageStatus, Store
 from app.store_file import StoreError
 from backends.contract import LoadedModel
 from backends.events import FinishReason
+from models.lone_closing import LoneClosing
 
 FLUSH_S = 0.4
 FLUSH_CHARS = 4096
@@ -37,15 +38,24 @@ class ReplyKeeper:
 
     Args:
         settings: what the reply is written with; backend and seed are kept with the message.
+        on_reasoning: called once it shows that the reply began with reasoning that nothing opened; the message is then
+            kept with the mark that it lacks.
         clock: seconds.
     """
 
     def __init__(
-        self, store: Store, run: Run, settings: ChatSettings, clock: Callable[[], float] = time.monotonic
+        self,
+        store: Store,
+        run: Run,
+        settings: ChatSettings,
+        on_reasoning: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._run = run
         self._settings = settings
+        self._on_reasoning = on_reasoning
+        self._closing: LoneClosing | None = None
         self._clock = clock
         self._flushed_at_s = self._metrics_at_s = clock()
         self._ending: Ending | None = None
@@ -71,6 +81,7 @@ class ReplyKeeper:
         backend, seed = self._settings.load.backend, self._settings.sampling.seed
         opening = model.reasoning_opening
         self._try(lambda: self._store.mark(run.message_id, "running", backend, model.name, seed, opening))
+        self._try(self._look_for_reasoning)
 
     def advanced(self, run: Run) -> None:
         """See `app.jobs.Keeper`."""
@@ -97,6 +108,21 @@ class ReplyKeeper:
         if pieces:
             self._store.journal.append(self._run.message_id, pieces)
             self._run.let_go(len(pieces))
+        if self._closing is not None:
+            self._note_reasoning("".join([self._closing.push(piece.text) for piece in pieces]))
+
+    def _look_for_reasoning(self) -> None:
+        message = self._store.message(self._run.message_id)
+        if message is None or message.opening or self._store.chat(message.chat_id).kind == "notebook":
+            return
+        self._closing = LoneClosing()
+        self._note_reasoning(self._closing.push(message.text))
+
+    def _note_reasoning(self, opening: str) -> None:
+        if opening:
+            self._closing = None
+            self._store.keep_opening(self._run.message_id, opening)
+            self._on_reasoning()
 
     def _keep_metrics(self) -> None:
         record = self._run.metrics()
@@ -108,6 +134,8 @@ class ReplyKeeper:
         ending = self._ending
         assert ending is not None
         self._flush()
+        if self._closing is not None:
+            self._note_reasoning(self._closing.flush())
         self._keep_metrics()
         error = f"{ending.error} {ending.hint}".strip()
         self._store.finish(self._run.message_id, status_after(ending), ending.reason, error, ending.seed)

@@ -28,6 +28,7 @@ from app.settings import Settings, worker_log_path
 from app.store import Chat, ChatKind, Store, StoredMessage
 from backends.errors import BadRequestError
 from backends.requests import LoadRequest
+from models.lone_closing import missing_opening
 
 _LAST_USED = "last used settings"
 
@@ -238,9 +239,12 @@ class Service:
         return self._replies.active(chat_id)
 
     def opening(self, message_id: int) -> str:
-        """Return the mark of reasoning that a reply's prompt ended with, see `models.reasoning`; empty for none."""
+        """Return the mark of reasoning that a reply lacks at its start, see `models.reasoning`; empty for none."""
         message = self._store.message(message_id)
-        return "" if message is None else message.opening
+        if message is None or message.opening or message.role != "assistant":
+            return "" if message is None else message.opening
+        is_document = self._store.chat(message.chat_id).kind == "notebook"
+        return "" if is_document else missing_opening(message.text)
 
     # Settings
 

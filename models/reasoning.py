@@ -2,12 +2,14 @@
 
 Models mark their reasoning in several ways: `<think>...</think>` and its relatives, opened by the model or already by
 the chat template at the end of the prompt, and gpt-oss's channels. Only marks before the answer count: once it has
-begun, the same characters are its text (a reply about these very marks, for one).
+begun, the same characters are its text (a reply about these very marks, for one). Reasoning that nothing opened is
+found by `models.lone_closing`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,8 +19,9 @@ PAIRS = {
     "[THINK]": "[/THINK]",
     "<seed:think>": "</seed:think>",
     "<|START_THINKING|>": "<|END_THINKING|>",
+    "<|channel>thought": "<channel|>",
 }
-"""Marks that open and close reasoning."""
+"""Marks that open and close reasoning. The last is Gemma 4's, whose token is `<|channel>` alone."""
 
 CHANNEL, BODY, TURN, END = "<|channel|>", "<|message|>", "<|start|>", "<|end|>"
 """gpt-oss: `<|channel|>analysis<|message|>...<|end|><|start|>assistant<|channel|>final<|message|>...`. Our tokenizers
@@ -26,7 +29,12 @@ show no `<|end|>`; others do."""
 
 FINAL_CHANNEL = "final"
 
+CONTROL_MARKS = frozenset((*PAIRS, *PAIRS.values(), CHANNEL, BODY, TURN, "<|constrain|>", "<|channel>"))
+"""Tokens that are shown where they are control tokens too: hidden, reasoning could not be told from the answer."""
+
 _CHANNEL_MARKS = (END, TURN, CHANNEL)
+_CHANNEL_NAME = re.compile(r"\s*(\w*)")
+_RECIPIENT = re.compile(r"to=[\w.-]{0,200}\s{0,2}")  # gpt-oss may name the tool before the channel
 _SEGMENT_BREAK = "\n\n"
 
 _MAX_SPACE = 1_000
@@ -97,7 +105,7 @@ class ReasoningSplitter:
         """Take one step through the held text; False if it needs more."""
         match self._state:
             case "start":
-                return self._open((*PAIRS, CHANNEL), "answer")
+                return self._open((*PAIRS, *PAIRS.values(), CHANNEL, TURN), "answer")
             case "opened":
                 return self._open((self._opening,), "reasoning")
             case "reasoning":
@@ -113,22 +121,33 @@ class ReasoningSplitter:
             case "answer":
                 return self._emit(pieces, False, self._held)
 
-    def _open(self, marks: Iterable[str], otherwise: _State) -> bool:
+    def _open(self, marks: Sequence[str], otherwise: _State) -> bool:
         """Look for an opening mark at the very start."""
         begun = self._held.lstrip()
         if len(self._held) - len(begun) > _MAX_SPACE:
             self._state = otherwise
             return True
-        mark = next((mark for mark in marks if begun.startswith(mark)), None)
+        body, may_be_addressed = begun, otherwise == "answer"
+        if may_be_addressed and (addressed := _RECIPIENT.match(begun)) is not None:
+            marks, body = (CHANNEL,), begun[addressed.end() :]
+        mark = next((mark for mark in marks if body.startswith(mark)), None)
         if mark is not None:
-            self._drop(len(self._held) - len(begun) + len(mark))
-            self._state = "header" if mark == CHANNEL else "reasoning"
-            self._closing = _CHANNEL_MARKS if mark == CHANNEL else (PAIRS[mark],)
+            self._drop(len(self._held) - len(body) + len(mark))
+            self._enter(mark)
             return True
-        if not begun or any(mark.startswith(begun) for mark in marks):
+        if any(mark.startswith(body) for mark in marks) or (may_be_addressed and "to=".startswith(begun)):
             return False
         self._state = otherwise
         return True
+
+    def _enter(self, mark: str) -> None:
+        """Take up what a mark at the start begins; one that closes leaves an empty pair, which shows nothing."""
+        if mark in (CHANNEL, TURN):
+            self._state, self._closing = "header" if mark == CHANNEL else "between", _CHANNEL_MARKS
+        elif mark in PAIRS:
+            self._state, self._closing = "reasoning", (PAIRS[mark],)
+        else:
+            self._state = "after"
 
     def _reason(self, pieces: list[Piece]) -> bool:
         if self._at_beginning:
@@ -157,7 +176,8 @@ class ReasoningSplitter:
         if not mark:
             return False
         self._drop(len(header) + len(mark))
-        is_final = header.split()[:1] == [FINAL_CHANNEL]
+        name = _CHANNEL_NAME.match(header)
+        is_final = name is not None and name[1] == FINAL_CHANNEL
         self._state = "after" if is_final else "reasoning"
         self._begins_segment = not self._at_beginning
         self._at_beginning = True

@@ -35,9 +35,6 @@ END_TOKENS = frozenset(
 )
 """Control tokens that end a reply wherever a vocabulary holds them; GGUF files often name only one of theirs."""
 
-SHOWN_CONTROL_TOKENS = frozenset({"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"})
-"""gpt-oss writes its reasoning between these; hidden, it could not be told from the answer."""
-
 
 @dataclass(frozen=True)
 class SpecialTokens:

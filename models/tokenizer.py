@@ -14,9 +14,9 @@ from backends.errors import ModelFileError, UnsupportedModelError
 from models.detokenizer import decode
 from models.gguf_reader import GgufFile
 from models.model_files import ModelFiles
+from models.reasoning import CONTROL_MARKS
 from models.sentencepiece_model import read_sentencepiece
 from models.special_tokens import (
-    SHOWN_CONTROL_TOKENS,
     SpecialTokens,
     folder_special_tokens,
     gguf_special_tokens,
@@ -41,7 +41,7 @@ class TextTokenizer:
         self.special = special
         added = tokenizer.get_added_tokens_decoder()
         hidden = [
-            index for index, token in added.items() if token.special and token.content not in SHOWN_CONTROL_TOKENS
+            index for index, token in added.items() if token.special and token.content not in CONTROL_MARKS
         ]
         self.pieces = TokenPieces(tokenizer, hidden)
         self.control_texts = [token.content for token in added.values() if token.special]

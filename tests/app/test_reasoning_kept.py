@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from fastapi.testclient import TestClient
 
 from app.server import build_routes
@@ -46,3 +47,47 @@ def test_a_model_that_opens_by_itself_needs_no_telling(echo_service: EchoService
         shown = page.get(f"/app/messages/{run.message_id}/blocks").json()
         assert '<div class="thinking"><p>r</p>' in shown["blocks"][0]
         assert shown["open"].endswith("<p>a</p>\n")
+
+
+@pytest.mark.parametrize("marks", [("<think>", "</think>"), ("<|channel>thought", "<channel|>")])
+def test_reasoning_that_nothing_opened_is_folded_once_it_closes_and_from_then_on(
+    echo_service: EchoService, marks: tuple[str, str]
+) -> None:
+    opening, closing = marks
+    script = json.dumps(["Hmm", ", what", f".\n{closing[:3]}", f"{closing[3:]}\n\n", "The *answer*", "."])
+    service = echo_service(rate="max", text="script", script=script, end_after="6")
+    chat = service.create_chat()
+    changes = service.num_changes(chat.id)
+    run = service.send(chat.id, "ask")
+    assert run.wait_until_finished(60)
+    assert service.message(run.message_id).opening == opening
+    assert service.num_edits(run.message_id) == 1
+    assert service.num_changes(chat.id) > changes + 1, "tabs are told to load the reply again"
+    service.close()
+    with TestClient(build_routes(echo_service()), base_url="http://127.0.0.1:7878") as page:
+        shown = page.get(f"/app/messages/{run.message_id}/blocks").json()
+        assert '<div class="thinking"><p>Hmm, what.</p>' in shown["blocks"][0]
+        assert shown["open"].startswith('<div class="thinking-end">2 words of reasoning</div><p>The <em>answer</em>.')
+
+
+def test_a_reply_kept_before_its_lone_mark_was_known_is_folded_on_the_page_and_in_a_file(
+    echo_service: EchoService,
+) -> None:
+    service = echo_service(rate="max", text="script", script=json.dumps(["a"]), end_after="1")
+    chat = service.create_chat()
+    run = service.send(chat.id, "ask")
+    assert run.wait_until_finished(60)
+    service.editing.edit(run.message_id, "r\n</think>\n\na", service.message(run.message_id).version)
+    with TestClient(build_routes(service), base_url="http://127.0.0.1:7878") as page:
+        assert '<div class="thinking"><p>r</p>' in page.get(f"/app/messages/{run.message_id}/blocks").json()["blocks"][0]
+        assert '<div class="thinking"><p>r</p>' in page.get(f"/app/chats/{chat.id}/export.html").text
+
+
+def test_an_empty_pair_shows_nothing(echo_service: EchoService) -> None:
+    script = json.dumps(["<|channel>", "thought\n", "<channel|>", "a"])
+    service = echo_service(rate="max", text="script", script=script, end_after="4")
+    run = service.send(service.create_chat().id, "ask")
+    assert run.wait_until_finished(60)
+    with TestClient(build_routes(service), base_url="http://127.0.0.1:7878") as page:
+        shown = page.get(f"/app/messages/{run.message_id}/blocks").json()
+        assert (shown["blocks"], shown["open"]) == ([], "<p>a</p>\n")

@@ -46,7 +46,7 @@ def kept(store: Store, run: Run) -> str:
 
 def test_text_is_on_disk_after_a_second_or_four_thousand_characters(store: Store, run: Run) -> None:
     clock = Clock()
-    keeper = ReplyKeeper(store, run, SETTINGS, clock)
+    keeper = ReplyKeeper(store, run, SETTINGS, clock=clock)
     advance(run, "first")
     keeper.advanced(run)
     assert kept(store, run) == ""
@@ -59,7 +59,7 @@ def test_text_is_on_disk_after_a_second_or_four_thousand_characters(store: Store
 
 
 def test_the_end_brings_text_status_seed_and_figures(store: Store, run: Run) -> None:
-    keeper = ReplyKeeper(store, run, SETTINGS, Clock())
+    keeper = ReplyKeeper(store, run, SETTINGS, clock=Clock())
     advance(run, "all of it")
     keeper.ended(run, Ending("length", seed=9))
     message = store.message(run.message_id)
@@ -72,7 +72,7 @@ def test_the_end_brings_text_status_seed_and_figures(store: Store, run: Run) -> 
 
 def test_figures_of_a_run_that_goes_on_are_kept_now_and_then(store: Store, run: Run) -> None:
     clock = Clock()
-    keeper = ReplyKeeper(store, run, SETTINGS, clock)
+    keeper = ReplyKeeper(store, run, SETTINGS, clock=clock)
     advance(run, "a")
     keeper.advanced(run)
     assert store.metrics(run.message_id) is None
@@ -83,7 +83,7 @@ def test_figures_of_a_run_that_goes_on_are_kept_now_and_then(store: Store, run: 
 
 def test_a_disk_that_is_full_for_a_while_loses_nothing_and_says_so(store: Store, run: Run) -> None:
     clock = Clock()
-    keeper = ReplyKeeper(store, run, SETTINGS, clock)
+    keeper = ReplyKeeper(store, run, SETTINGS, clock=clock)
     advance(run, "before ")
     clock.now_s += 1
     keeper.advanced(run)

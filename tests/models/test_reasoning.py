@@ -42,6 +42,12 @@ TABLE = [
     ("<|im_start|>assistant\n", "<thinner> a", "", "<thinner> a", False),
     ("<|im_start|>assistant\n", " \n", "", " \n", False),
     ("<|im_start|>assistant\n", "", "", "", False),
+    ("<|im_start|>assistant\n<think>\n\n</think>\n\n", "</think>\n\na", "", "a", False),
+    ("<|im_start|>assistant\n", "\n</think>\n", "", "", False),
+    ("<|turn>model\n", "<|channel>thought\nr\n<channel|>a", "r", "a", False),
+    ("<|turn>model\n", "<|channel>thought\n\n<channel|>a", "", "a", False),
+    ("<|turn>model\n", "<|channel>thou", "", "<|channel>thou", False),
+    ("<|turn>model\n<|channel>thought\n", "r\n<channel|>a", "r", "a", False),
     ("", "[THINK]r[/THINK]a", "r", "a", False),
     ("", "<|START_THINKING|>r<|END_THINKING|>a", "r", "a", False),
     ("", "<thinking>r</think> r</thinking>a", "r</think> r", "a", False),
@@ -58,6 +64,15 @@ TABLE = [
     ("<|start|>assistant", HARMONY + "<|end|><|start|>assistant<|message|>a", "r", "a", False),
     ("<|start|>assistant", HARMONY + "<|end|><|start|>assi", "r", "", True),
     ("<|start|>assistant", "<|channel|>anal", "", "", True),
+    ("<|start|>assistant", "<|channel|>commentary<|message|>c<|end|>" + FINAL, "c", "a", False),
+    ("<|start|>assistant", " to=functions.f<|channel|>commentary json<|message|>{}", "{}", "", True),
+    ("<|start|>assistant", " to=functions.f<|channel|>commentary<|message|>c<|end|>" + FINAL, "c", "a", False),
+    ("<|start|>assistant", "to=functions.f is what", "", "to=functions.f is what", False),
+    ("<|start|>assistant", "to", "", "to", False),
+    ("", FINAL, "", "a", False),
+    ("", "<|start|>assistant" + HARMONY + FINAL, "r", "a", False),
+    ("<|start|>assistant", "<|channel|>final <|constrain|>json<|message|>{}", "", "{}", False),
+    ("<|start|>assistant", "<|channel|>final<|constrain|>json<|message|>{}", "", "{}", False),
     ("<|start|>assistant", HARMONY, "r", "", True),
 ]
 
@@ -106,6 +121,8 @@ ALPHABET = st.sampled_from(
         "final",
         "<|end|>",
         "<|start|>",
+        "to=",
+        "<|channel>thought",
     ]
 )
 
@@ -121,7 +138,7 @@ def test_any_text_cut_anywhere_comes_out_as_it_does_whole(text: str, data: st.Da
 @settings(deadline=None)
 @given(st.text(max_size=80))
 def test_a_text_without_marks_is_all_answer_to_the_byte(text: str) -> None:
-    if not any(text.lstrip().startswith(mark) for mark in (*PAIRS, "<|channel|>")):
+    if not any(text.lstrip().startswith(mark) for mark in (*PAIRS, *PAIRS.values(), "<|channel|>", "<|start|>", "to=")):
         assert split(text) == Split("", text, False)
 
 
