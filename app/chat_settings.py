@@ -28,6 +28,7 @@ class ChatSettings:
         system_prompt: first message of the prompt; empty for none.
         sampling: see `Sampling`.
         stop: strings that end a reply.
+        stop_in_reasoning: they count inside the reasoning too, not only once it has closed.
         max_new_tokens: None writes until stopped.
         keep_writing: never draw the end-of-text token.
         max_minutes: of writing; None writes until stopped.
@@ -41,6 +42,7 @@ class ChatSettings:
     system_prompt: str = ""
     sampling: Sampling = field(default_factory=Sampling)
     stop: tuple[str, ...] = ()
+    stop_in_reasoning: bool = False
     max_new_tokens: int | None = None
     keep_writing: bool = False
     max_minutes: float | None = None
@@ -265,6 +267,7 @@ _PARSERS: dict[str, Callable[[object], Any]] = {
     "grammar": _or_none(_grammar),
     "system_prompt": _text,
     "stop": _texts,
+    "stop_in_reasoning": _flag,
     "max_new_tokens": _or_none(_whole(1)),
     "keep_writing": _flag,
     "on_loop": _one_of(*get_args(OnLoop)),

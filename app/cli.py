@@ -70,6 +70,9 @@ def generate(
     ] = None,
     tokens: Annotated[int | None, typer.Option(help="Stop after so many; endless if not given.", min=1)] = None,
     stop: Annotated[list[str] | None, typer.Option(help="Stop before this text; may be given again.")] = None,
+    stop_in_reasoning: Annotated[
+        bool | None, typer.Option("--stop-in-reasoning", help="Stop at such a text in the reasoning too.")
+    ] = None,
     keep: Annotated[
         bool, typer.Option(help="Keep the reply as a chat, written by the running Ringside where there is one.")
     ] = True,
@@ -77,7 +80,7 @@ def generate(
     **settings: Any,
 ) -> None:
     """Write one reply to stdout, without a browser. Ctrl-C ends it and keeps what came."""
-    wanted = {"max_new_tokens": tokens, "stop": stop or None}
+    wanted = {"max_new_tokens": tokens, "stop": stop or None, "stop_in_reasoning": stop_in_reasoning}
     given = settings | {name: value for name, value in wanted.items() if value is not None}
     from app.generate_command import generate as write
 

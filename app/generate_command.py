@@ -132,6 +132,7 @@ def _write_here(settings: ChatSettings, prompt: str, as_json: bool) -> int:
         settings.keep_writing,
         json_schema=settings.json_schema,
         grammar=settings.grammar,
+        stop_in_reasoning=settings.stop_in_reasoning,
     )
     engine, run = Engine(worker_log_path()), Run(0, 0)
     engine.submit(Job(run, settings.load, lambda: request, NothingKept()))

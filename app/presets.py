@@ -38,6 +38,7 @@ FIELDS = (
     "repetition_window",
     "seed",
     "stop",
+    "stop_in_reasoning",
     "max_new_tokens",
     "keep_writing",
     "max_minutes",

@@ -225,6 +225,7 @@ class Replies:
                 raw=is_raw,
                 json_schema=settings.json_schema,
                 grammar=settings.grammar,
+                stop_in_reasoning=settings.stop_in_reasoning,
             )
 
         return make_request

@@ -19,8 +19,8 @@ from backends.echo_cache import ROW_BYTES, EchoCache
 from backends.echo_options import EchoOptions
 from backends.errors import BadRequestError, ModelFileError
 from backends.events import Event, Finished, FinishReason, LoadProgress, MemoryFigures, PrefillProgress, TextChunk
+from backends.reply_stops import reply_stops
 from backends.requests import GenerationRequest, LoadRequest, Message
-from backends.stop_strings import StopMatcher
 
 _PREFILL_CHUNK_TOKENS = 64
 _NAP_S = 0.05
@@ -144,7 +144,8 @@ class EchoBackend:
         self, request: GenerationRequest, seed: int, cancelled: Cancelled
     ) -> Generator[TextChunk, None, tuple[FinishReason, int]]:
         """Yield the chunks; return the reason and the number of tokens."""
-        matcher = StopMatcher(request.stop)
+        opening = self._options.reasoning_opening
+        matcher = reply_stops(request, opening, request.messages[-1].text if request.raw else opening)
         pace = _Pace(self._options.rate, self._clock, self._sleep)
         pieces = self._pieces(request, seed)
         reason: FinishReason = "stop"
@@ -169,7 +170,7 @@ class EchoBackend:
                 break
         if held := matcher.flush():
             yield TextChunk(held, ())
-        return reason, num_generated
+        return "stop" if matcher.matched else reason, num_generated
 
     def _pieces(self, request: GenerationRequest, seed: int) -> Iterator[str]:
         start = _num_written(request.messages)

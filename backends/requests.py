@@ -215,7 +215,9 @@ class GenerationRequest:
     Attributes:
         messages: the chat so far, oldest first. If the last one is the assistant's, the reply continues it.
         sampling: see `Sampling`.
-        stop: strings that end the reply; neither they nor what follows is ever emitted.
+        stop: strings that end the reply; neither they nor what follows is ever emitted. One that names a control
+            token finds it by its id, although it shows nothing in the text.
+        stop_in_reasoning: stop strings count inside the reasoning too, not only once it has closed.
         max_new_tokens: None writes until stopped.
         ignore_end: "keep writing": the end-of-text tokens are never drawn.
         raw: the messages' texts follow one another as they are, without any template or line between them.
@@ -235,6 +237,7 @@ class GenerationRequest:
     raw: bool = False
     json_schema: str | None = None
     grammar: str | None = None
+    stop_in_reasoning: bool = False
 
     def __post_init__(self) -> None:
         if self.json_schema is not None and self.grammar is not None:

@@ -15,7 +15,7 @@ from backends.errors import BadRequestError, ModelFileError
 from backends.requests import Message
 from models.gguf_reader import GgufFile
 from models.model_files import ModelFiles
-from models.reasoning import CHANNEL, TURN, opening_of, split
+from models.reasoning import CHANNEL_STARTS, opening_of, split
 from models.template_sandbox import CompiledTemplate, RaisedByTemplateError
 from models.token_names import folder_token_names, gguf_token_names, read_json
 
@@ -144,7 +144,7 @@ class ChatTemplate:
         """Return a message as templates want it: think marks stay in the text, which templates cut out themselves, but
         they refuse gpt-oss's channels there and want the reasoning beside it."""
         text, reasoning = message.text, {}
-        if message.role == "assistant" and text.lstrip().startswith((CHANNEL, TURN, "to=")):
+        if message.role == "assistant" and text.lstrip().startswith(CHANNEL_STARTS):
             said = split(text)
             text, reasoning = said.answer, {"thinking": said.reasoning, "reasoning_content": said.reasoning}
         return {"role": message.role, "content": _parts(text) if self._takes_parts else text, **reasoning}

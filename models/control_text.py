@@ -14,12 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from backends.errors import BadRequestError
 from backends.requests import Message
 from models.chat_template import ChatTemplate
-from models.reasoning import BODY, CHANNEL, END, PAIRS, TURN, split
+from models.reasoning import BODY, CHANNEL, CHANNEL_STARTS, END, GEMMA_CHANNEL, PAIRS, TURN, split
 
 _FIRST_STAND_IN, _LAST_STAND_IN = 0xF0000, 0xFFFFD
 """Private-use characters of plane 15, which no text in the wild holds."""
 
-_THINKING_MARKS = frozenset([*PAIRS, *PAIRS.values()])
+_THINKING_MARKS = frozenset([*PAIRS, *PAIRS.values(), GEMMA_CHANNEL])
 _CHANNEL_MARKS = frozenset([CHANNEL, BODY, TURN, END])
 _MARKUP = re.compile(r"<.*\w.*>|\[.*\w.*\]", re.DOTALL)
 _PROBE = (Message("user", "0"), Message("assistant", "1"), Message("user", "2"))
@@ -97,7 +97,7 @@ class Disguise:
 
     def _hide_in_reply(self, text: str) -> str:
         """Leave the marks of reasoning, which templates look for; in the answer behind channels they are text."""
-        if not text.lstrip().startswith(CHANNEL):
+        if not text.lstrip().startswith(CHANNEL_STARTS):
             return self._hide(text, _THINKING_MARKS)
         answer_start = len(text) - len(split(text).answer)
         return self._hide(text[:answer_start], _CHANNEL_MARKS) + self._hide(text[answer_start:])

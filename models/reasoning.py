@@ -13,28 +13,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+GEMMA_CHANNEL = "<|channel>"
+"""The token that opens Gemma 4's channel; the word behind it names the channel."""
+
 PAIRS = {
     "<think>": "</think>",
     "<thinking>": "</thinking>",
     "[THINK]": "[/THINK]",
     "<seed:think>": "</seed:think>",
     "<|START_THINKING|>": "<|END_THINKING|>",
-    "<|channel>thought": "<channel|>",
+    f"{GEMMA_CHANNEL}thought": "<channel|>",
 }
-"""Marks that open and close reasoning. The last is Gemma 4's, whose token is `<|channel>` alone."""
+"""Marks that open and close reasoning."""
 
 CHANNEL, BODY, TURN, END = "<|channel|>", "<|message|>", "<|start|>", "<|end|>"
 """gpt-oss: `<|channel|>analysis<|message|>...<|end|><|start|>assistant<|channel|>final<|message|>...`. Our tokenizers
 show no `<|end|>`; others do."""
 
+CHANNEL_STARTS = (CHANNEL, TURN, "to=")
+"""What a reply of gpt-oss may begin with: it can name a tool before the channel."""
+
 FINAL_CHANNEL = "final"
 
-CONTROL_MARKS = frozenset((*PAIRS, *PAIRS.values(), CHANNEL, BODY, TURN, "<|constrain|>", "<|channel>"))
+CONTROL_MARKS = frozenset((*PAIRS, *PAIRS.values(), CHANNEL, BODY, TURN, "<|constrain|>", GEMMA_CHANNEL))
 """Tokens that are shown where they are control tokens too: hidden, reasoning could not be told from the answer."""
 
 _CHANNEL_MARKS = (END, TURN, CHANNEL)
 _CHANNEL_NAME = re.compile(r"\s*(\w*)")
-_RECIPIENT = re.compile(r"to=[\w.-]{0,200}\s{0,2}")  # gpt-oss may name the tool before the channel
+_RECIPIENT = re.compile(r"to=[\w.-]{0,200}\s{0,2}")
 _SEGMENT_BREAK = "\n\n"
 
 _MAX_SPACE = 1_000
@@ -83,6 +89,16 @@ class ReasoningSplitter:
     def is_reasoning(self) -> bool:
         """Whether reasoning has begun and not ended."""
         return self._state in ("opened", "reasoning", "header", "between")
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether it is not known yet what the text begins with."""
+        return self._state == "start"
+
+    @property
+    def num_chars(self) -> int:
+        """Characters taken in, marks and all."""
+        return self._at + len(self._held)
 
     def push(self, text: str) -> list[Piece]:
         """Return what the text that came next settles."""

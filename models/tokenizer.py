@@ -40,9 +40,7 @@ class TextTokenizer:
         self._tokenizer = tokenizer
         self.special = special
         added = tokenizer.get_added_tokens_decoder()
-        hidden = [
-            index for index, token in added.items() if token.special and token.content not in CONTROL_MARKS
-        ]
+        hidden = [index for index, token in added.items() if token.special and token.content not in CONTROL_MARKS]
         self.pieces = TokenPieces(tokenizer, hidden)
         self.control_texts = [token.content for token in added.values() if token.special]
         self.user_defined_texts = [token.content for token in added.values() if not token.special]

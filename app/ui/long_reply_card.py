@@ -35,6 +35,14 @@ def long_reply_card(add: Callable[[str, Any], None]) -> None:
         add("stop", _lines("Stop phrases", "One a line. The reply ends before any of them.", "rs-stop-phrases"))
     with gr.Row():
         add(
+            "stop_in_reasoning",
+            gr.Checkbox(
+                label="Stop phrases also inside the reasoning",
+                info="Otherwise they wait until the model has finished thinking.",
+                elem_id="rs-stop-in-reasoning",
+            ),
+        )
+        add(
             "steering_every_tokens",
             gr.Number(label="Tokens between two notes", info="16 or more.", precision=0, elem_id="rs-steering-every"),
         )

@@ -97,7 +97,8 @@ class LlamaCppBackend:
 
     def generate(self, request: GenerationRequest, cancelled: Cancelled) -> Iterator[Event]:
         prompt = self._prompt(request.messages, request.raw)
-        with closing(Reply(self._model, request, prompt, self._constraint(request))) as reply:
+        constraint, opening = self._constraint(request), self._info.reasoning_opening
+        with closing(Reply(self._model, request, prompt, constraint, opening)) as reply:
             yield from self._prefill(prompt, cancelled)
             reason = self._end_reason(reply, cancelled)
             while reason is None:
@@ -126,7 +127,7 @@ class LlamaCppBackend:
 
     def piece(self, token_id: int) -> bytes:
         """See `backends.contract.SpellsTokens`."""
-        return self._model.piece(token_id, names_control=True)
+        return self._model.name(token_id)
 
     def save_state(self, path: str, budget_bytes: int) -> int:
         """See `backends.contract.KeepsState`."""

@@ -18,6 +18,7 @@ from llama_cpp import llama_cpp as lib
 
 from backends.errors import RingsideError, UnsupportedModelError
 from backends.llamacpp.overrides import Overrides
+from models.reasoning import CONTROL_MARKS
 
 INFO, WARNING, ERROR, CONTINUED = 2, 3, 4, 5
 """Levels of `enum ggml_log_level`; 1 is debug, and verbose enough to be dropped at the door."""
@@ -179,7 +180,7 @@ class Model:
 
     def _texts_of(self, attributes: int) -> list[str]:
         tokens = (token for token, kind in enumerate(self._attributes) if kind & attributes)
-        return [self.piece(token, names_control=True).decode("utf-8", "replace") for token in tokens]
+        return [self.name(token).decode("utf-8", "replace") for token in tokens]
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text; special tokens written out in it are parsed, none is added."""
@@ -194,12 +195,21 @@ class Model:
                 raise RingsideError("llama.cpp cannot tokenise this text: it is too long.")
             capacity = -count
 
-    def piece(self, token: int, names_control: bool = False) -> bytes:
-        """Return the bytes a token stands for: part of a character, several, or none for a control token.
+    @functools.cached_property
+    def _shown_marks(self) -> dict[int, bytes]:
+        """Control tokens that are shown all the same, see `models.reasoning.CONTROL_MARKS`."""
+        found = ((self.encode(mark), mark.encode()) for mark in CONTROL_MARKS)
+        return {ids[0]: mark for ids, mark in found if len(ids) == 1 and self._spelling(ids[0], True) == mark}
 
-        Args:
-            names_control: give control tokens by their names.
-        """
+    def piece(self, token: int) -> bytes:
+        """Return the bytes a token stands for: part of a character, several, or none for most control tokens."""
+        return self._shown_marks.get(token) or self._spelling(token, False)
+
+    def name(self, token: int) -> bytes:
+        """Return the bytes a token stands for, of a control token its name."""
+        return self._spelling(token, True)
+
+    def _spelling(self, token: int, names_control: bool) -> bytes:
         buffer = ctypes.create_string_buffer(64)
         length = lib.llama_token_to_piece(self.vocab, token, buffer, len(buffer), 0, names_control)
         if length < 0:

@@ -16,8 +16,8 @@ from backends.draws import fresh_seed, uniform
 from backends.events import FinishReason
 from backends.llamacpp.library import Model
 from backends.llamacpp.sampling import Sampler
+from backends.reply_stops import PROMPT_END_TOKENS, named_control_tokens, reply_stops
 from backends.requests import GenerationRequest, Message
-from backends.stop_strings import StopMatcher
 from backends.token_rules import token_rules
 from models.constraint import Constraint
 
@@ -31,6 +31,7 @@ class Reply:
     Args:
         request: sampling, stop strings and limits.
         prompt: token ids, those of a reply that is continued included; penalties look at them.
+        opening: mark of reasoning that the model's template ends a prompt with.
 
     Attributes:
         seed: given or drawn.
@@ -38,7 +39,12 @@ class Reply:
     """
 
     def __init__(
-        self, model: Model, request: GenerationRequest, prompt: Sequence[int], constraint: Constraint | None = None
+        self,
+        model: Model,
+        request: GenerationRequest,
+        prompt: Sequence[int],
+        constraint: Constraint | None = None,
+        opening: str = "",
     ) -> None:
         sampling = request.sampling
         earlier = continued_message(request)
@@ -50,7 +56,9 @@ class Reply:
         banned = model.end_ids if request.ignore_end and constraint is None else ()
         rules = token_rules(sampling, model.encode, model.piece, model.vocab_size, banned, model.known_breakers)
         self._sampler = Sampler(sampling, model.vocab_size, prompt, rules)
-        self._stops = StopMatcher(request.stop)
+        control = named_control_tokens(request.stop, model.encode, model.piece, model.name)
+        prompt_end = b"".join(map(model.name, prompt[-PROMPT_END_TOKENS:])).decode("utf-8", "replace")
+        self._stops = reply_stops(request, opening, prompt_end, control)
         self._constraint = constraint
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         for token in _last_ids(earlier)[-_PRIMING_TOKENS:]:
@@ -70,7 +78,7 @@ class Reply:
         self._sampler.push(token)
         if self._constraint is not None:
             self._constraint.push(token)
-        return self._stops.push(self._decoder.decode(self._model.piece(token)))
+        return self._stops.push(self._decoder.decode(self._model.piece(token)), token)
 
     @property
     def is_settled(self) -> bool:

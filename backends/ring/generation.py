@@ -166,7 +166,7 @@ class RingBackend:
     def _reply(self, request: GenerationRequest, prompt: list[int], cancelled: Cancelled) -> Iterator[Event]:
         text = self._open_text()
         constraint = self._constraints.open(request)
-        reply = Reply(request, self._prompts.tokenizer, prompt, constraint)
+        reply = Reply(request, self._prompts.tokenizer, prompt, constraint, self._info.reasoning_opening)
         for progress in self._read_prompt(text, prompt, cancelled):
             yield progress
         if cancelled():
@@ -200,7 +200,9 @@ class RingBackend:
         replies = []
         for seed in seeds:
             seeded = replace(request, sampling=replace(request.sampling, seed=seed))
-            replies.append(Reply(seeded, self._prompts.tokenizer, prompt, self._constraints.open(request)))
+            constraint = self._constraints.open(request)
+            opening = self._info.reasoning_opening
+            replies.append(Reply(seeded, self._prompts.tokenizer, prompt, constraint, opening))
         for progress in self._read_prompt(text, prompt, lambda: all(map(cancelled, rows))):
             yield from ((row, progress) for row in rows)
         if all(map(cancelled, rows)):

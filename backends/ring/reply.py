@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from backends.draws import fresh_seed, uniform
 from backends.events import FinishReason
+from backends.reply_stops import PROMPT_END_TOKENS, named_control_tokens, reply_stops
 from backends.requests import GenerationRequest
-from backends.stop_strings import StopMatcher
 from models.constraint import Constraint
 from models.detokenizer import StreamDecoder
 from models.tokenizer import TextTokenizer
@@ -20,6 +20,11 @@ class Reply:
     """State of one reply.
 
     Bytes of a character that the end of a reply cuts are not shown: the reply that continues it takes them up.
+
+    Args:
+        request: sampling, stop strings and limits.
+        prompt: token ids, those of a reply that is continued included.
+        opening: mark of reasoning that the model's template ends a prompt with.
 
     Attributes:
         seed: given or drawn.
@@ -32,13 +37,16 @@ class Reply:
         tokenizer: TextTokenizer,
         prompt: Sequence[int],
         constraint: Constraint | None = None,
+        opening: str = "",
     ) -> None:
         self.seed = fresh_seed() if request.sampling.seed is None else request.sampling.seed
         self.num_tokens = 0
         self._num_earlier = _num_continued(request)
         self._max_tokens = request.max_new_tokens
         self._decoder = StreamDecoder(tokenizer, prompt)
-        self._stops = StopMatcher(request.stop)
+        control = named_control_tokens(request.stop, tokenizer.encode, tokenizer.pieces.__getitem__, tokenizer.spelled)
+        prompt_end = b"".join(map(tokenizer.spelled, prompt[-PROMPT_END_TOKENS:])).decode("utf-8", "replace")
+        self._stops = reply_stops(request, opening, prompt_end, control)
         self._constraint = constraint
 
     @property
@@ -63,7 +71,7 @@ class Reply:
         self.num_tokens += 1
         if self._constraint is not None:
             self._constraint.push(token)
-        return self._stops.push(self._decoder.push(token))
+        return self._stops.push(self._decoder.push(token), token)
 
     @property
     def is_settled(self) -> bool:

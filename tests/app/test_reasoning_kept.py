@@ -79,7 +79,9 @@ def test_a_reply_kept_before_its_lone_mark_was_known_is_folded_on_the_page_and_i
     assert run.wait_until_finished(60)
     service.editing.edit(run.message_id, "r\n</think>\n\na", service.message(run.message_id).version)
     with TestClient(build_routes(service), base_url="http://127.0.0.1:7878") as page:
-        assert '<div class="thinking"><p>r</p>' in page.get(f"/app/messages/{run.message_id}/blocks").json()["blocks"][0]
+        assert (
+            '<div class="thinking"><p>r</p>' in page.get(f"/app/messages/{run.message_id}/blocks").json()["blocks"][0]
+        )
         assert '<div class="thinking"><p>r</p>' in page.get(f"/app/chats/{chat.id}/export.html").text
 
 

@@ -41,6 +41,8 @@ EVERYTHING = replace(
         mirostat_tau=5.0,
         mirostat_eta=0.2,
     ),
+    stop=("STOP",),
+    stop_in_reasoning=True,
     json_schema='{"type": "object"}',
 )
 

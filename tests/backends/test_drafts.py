@@ -121,6 +121,18 @@ def test_each_row_follows_a_grammar_from_where_it_stands(model_path: Path) -> No
         assert ids_of(events) == ids_of(alone(backend, request, seed))
 
 
+def test_rows_stop_inside_the_reasoning_only_where_told_to(model_path: Path) -> None:
+    thinking = ask(FIRST + "<think>", num_tokens=40, raw=True, stop=tuple("abcdefghijklmnopqrstuvwxyz"))
+    backend = open_backend(model_path)
+    waiting = draft(backend, thinking)
+    assert {ending(events).reason for events in waiting} == {"length"}
+    told = replace(thinking, stop_in_reasoning=True)
+    rows = draft(backend, told)
+    assert "stop" in {ending(events).reason for events in rows}
+    for seed, events in zip(SEEDS, rows, strict=True):
+        assert ids_of(events) == ids_of(alone(backend, told, seed))
+
+
 def test_nan_in_one_row_ends_that_row_and_never_shows_in_another(model_path: Path) -> None:
     backend = open_backend(model_path)
     request = ask(FIRST, num_tokens=PAST_THREE_WRAPS)

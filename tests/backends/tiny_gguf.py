@@ -23,6 +23,7 @@ def write_tiny_gguf(
     context_tokens: int = 4096,
     fill: float | None = None,
     deaf_layers: Sequence[int] = (),
+    control: Sequence[str] = (),
     eos_id: int = 2,
 ) -> Path:
     """Write a model of one token a byte.
@@ -32,6 +33,7 @@ def write_tiny_gguf(
         sliding_window: written for gemma3 only.
         sliding_pattern: every n-th layer is full; 0 slides them all; None leaves it to llama.cpp (6 for gemma3).
         deaf_layers: whose attention has no effect, so that what later layers cache depends on the token alone.
+        control: control tokens behind the bytes.
         fill: value of every weight of the last layer's feed-forward block instead of random ones.
     """
     writer = gguf.GGUFWriter(path, architecture)
@@ -50,8 +52,8 @@ def write_tiny_gguf(
         writer.add_sliding_window(sliding_window)
         if sliding_pattern is not None:
             writer.add_uint32("gemma3.attention.sliding_window_pattern", sliding_pattern)
-    _add_vocabulary(writer, eos_id)
-    for name, tensor in _tensors(architecture, num_layers, fill, deaf_layers).items():
+    _add_vocabulary(writer, eos_id, control)
+    for name, tensor in _tensors(architecture, num_layers, fill, deaf_layers, VOCAB_SIZE + len(control)).items():
         writer.add_tensor(name, tensor)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -60,12 +62,12 @@ def write_tiny_gguf(
     return path
 
 
-def _add_vocabulary(writer: gguf.GGUFWriter, eos_id: int) -> None:
+def _add_vocabulary(writer: gguf.GGUFWriter, eos_id: int, more_control: Sequence[str]) -> None:
     writer.add_tokenizer_model("llama")
-    writer.add_token_list([*_SPECIAL, *(f"<0x{byte:02X}>" for byte in range(256))])
-    writer.add_token_scores([0.0] * VOCAB_SIZE)
+    writer.add_token_list([*_SPECIAL, *(f"<0x{byte:02X}>" for byte in range(256)), *more_control])
+    writer.add_token_scores([0.0] * (VOCAB_SIZE + len(more_control)))
     unknown, control, byte = gguf.TokenType.UNKNOWN, gguf.TokenType.CONTROL, gguf.TokenType.BYTE
-    writer.add_token_types([unknown, control, control, *[byte] * 256])
+    writer.add_token_types([unknown, control, control, *[byte] * 256, *[control] * len(more_control)])
     writer.add_unk_token_id(0)
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(eos_id)
@@ -74,7 +76,7 @@ def _add_vocabulary(writer: gguf.GGUFWriter, eos_id: int) -> None:
 
 
 def _tensors(
-    architecture: str, num_layers: int, fill: float | None, deaf_layers: Sequence[int]
+    architecture: str, num_layers: int, fill: float | None, deaf_layers: Sequence[int], vocab_size: int
 ) -> dict[str, npt.NDArray[np.float32]]:
     random = np.random.default_rng(0)
 
@@ -82,7 +84,7 @@ def _tensors(
         return random.normal(0, 0.3, (rows, columns)).astype(np.float32)
 
     norm = np.ones(HIDDEN, np.float32)
-    tensors = {"token_embd.weight": matrix(VOCAB_SIZE, HIDDEN), "output_norm.weight": norm}
+    tensors = {"token_embd.weight": matrix(vocab_size, HIDDEN), "output_norm.weight": norm}
     for layer in range(num_layers):
         block = {
             "attn_norm": norm,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,14 @@ from hypothesis import strategies as st
 from models.lone_closing import LoneClosing, missing_opening
 from models.reasoning import PAIRS, split
 
-LONE = ["r\n</think>\n\na", "r</think>\n\na", "r.</think>a", "r\n</think>", "```\nx\n```\nr\n</think>\na", "\n r\n </think> \na"]
+LONE = [
+    "r\n</think>\n\na",
+    "r</think>\n\na",
+    "r.</think>a",
+    "r\n</think>",
+    "```\nx\n```\nr\n</think>\na",
+    "\n r\n </think> \na",
+]
 ABOUT_MARKS = [
     "the </think> end",
     "```\n</think>\n```",
@@ -28,7 +37,8 @@ ABOUT_MARKS = [
 def test_a_closing_mark_that_stands_out_closes_what_nothing_opened(text: str) -> None:
     assert missing_opening(text) == "<think>"
     parts = split(text, missing_opening(text))
-    assert parts.reasoning.endswith(("r", "r.")) and parts.answer in ("a", "")
+    assert parts.reasoning.endswith(("r", "r."))
+    assert parts.answer in ("a", "")
 
 
 @pytest.mark.parametrize(("opening", "closing"), PAIRS.items())
@@ -45,7 +55,7 @@ def test_a_reply_about_marks_lacks_none(text: str) -> None:
 def test_it_is_found_however_the_text_comes(text: str, cuts: list[int]) -> None:
     places = sorted({0, len(text), *(min(cut, len(text)) for cut in cuts)})
     looking = LoneClosing()
-    found = [looking.push(text[start:end]) for start, end in zip(places, places[1:], strict=False)]
+    found = [looking.push(text[start:end]) for start, end in pairwise(places)]
     assert "".join([*found, looking.flush()]) == missing_opening(text)
 
 
