@@ -13,6 +13,7 @@ from app.service import Service
 from app.store import StoredMessage
 from app.transcript import HARD_LIMIT_CHARS, Transcript
 from app.transcripts import Transcripts
+from backends.errors import BadRequestError
 
 PAGE_CHARS = 300_000
 """HTML of one reply in one answer; a longer one is fetched in several."""
@@ -88,6 +89,16 @@ def reading_routes(service: Service, transcripts: Transcripts) -> APIRouter:
         source = text_source(service, message_id)
         start, end = transcripts.text_span(message_id, source, max(first, 0), max(count, 0))
         return exact(source(0)[start:end])
+
+    @router.get("/chats/{chat_id}/texts")
+    def texts(chat_id: int, first: int, last: int) -> Json:
+        """Return the texts from one message on screen to another, exactly as kept, as [message, text]."""
+        messages = service.messages(chat_id)
+        ids = [message.id for message in messages]
+        if first not in ids or last not in ids:
+            raise BadRequestError("This message is gone.", "Load the page again.")
+        between = messages[ids.index(first) : ids.index(last) + 1]
+        return {"texts": [[message.id, message.text] for message in between]}
 
     @router.get("/chats/{chat_id}/find")
     def find_in_chat(chat_id: int, query: str) -> Json:

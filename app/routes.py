@@ -8,28 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
 
 import plotly
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from pydantic import BaseModel
 
 from app.archive_routes import archive_routes
 from app.demo_run import start_demo
 from app.estimate_routes import estimate_routes
+from app.message_window import MessageWindow
 from app.outlook import outlook
-from app.page_data import Json, chat_data, message_data, metrics_data, outlook_data, started_data, status_data
+from app.page_data import Json, chat_data, metrics_data, outlook_data, started_data, status_data
 from app.prompt_routes import prompt_routes
 from app.proof_routes import proof_pages, proof_routes
-from app.reading_routes import (
-    LONG_CHARS,
-    PAGE_CHARS,
-    SHORT_REPLY_CHARS,
-    exact,
-    outline_data,
-    reading_routes,
-    text_source,
-)
+from app.reading_routes import exact, reading_routes, text_source
 from app.run_routes import run_routes
 from app.service import Service
 from app.stream_routes import stream_routes
@@ -74,11 +68,12 @@ def assets_folder() -> Path:
 def add_routes(app: FastAPI, service: Service, stopping: Callable[[], bool] = lambda: False) -> None:
     """Add the /app/ routes; open event streams end once `stopping()` is true."""
     transcripts = Transcripts(edition_of=service.num_edits, opening_of=service.opening)
+    window = MessageWindow(service, transcripts)
     app.add_exception_handler(RingsideError, _displayable)
     for router in (
         _asset_routes(),
-        _chat_routes(service, transcripts),
-        _reply_routes(service, transcripts),
+        _chat_routes(service, window),
+        _reply_routes(service, transcripts, window),
         reading_routes(service, transcripts),
         prompt_routes(service),
         _model_routes(service),
@@ -119,7 +114,7 @@ def _asset_routes() -> APIRouter:
     return router
 
 
-def _chat_routes(service: Service, transcripts: Transcripts) -> APIRouter:
+def _chat_routes(service: Service, window: MessageWindow) -> APIRouter:
     router = APIRouter(prefix="/chats")
 
     @router.get("")
@@ -132,15 +127,16 @@ def _chat_routes(service: Service, transcripts: Transcripts) -> APIRouter:
         return chat_data(service.create_chat())
 
     @router.get("/{chat_id}")
-    def chat(chat_id: int, known: int = 0) -> Json:
-        """Return a chat's messages; replies after message `known` with their blocks, as far as they fit one answer."""
+    def chat(chat_id: int, known: int = 0, first: int = 0, count: int = 0) -> Json:
+        """Return a chat's messages, whole at its end and at the places [first, first + count); see `MessageWindow`."""
         found = service.chat(chat_id)
+        near = range(max(first, 0), max(first, 0) + max(count, 0))
         num_changes = service.num_changes(chat_id)  # first: a change after it is told by the stream
         active = [run.message_id for run in service.active_runs(chat_id)]
         return {
             "chat": chat_data(found, writing=bool(active)),
             # a notebook's document is read by its own route, as text
-            "messages": [] if found.kind == "notebook" else _messages_with_blocks(service, transcripts, chat_id, known),
+            "messages": [] if found.kind == "notebook" else window.of_chat(chat_id, known, near),
             "writing": active,
             "drafts": service.drafts(chat_id),
             "changes": num_changes,
@@ -183,8 +179,13 @@ def _chat_routes(service: Service, transcripts: Transcripts) -> APIRouter:
     return router
 
 
-def _reply_routes(service: Service, transcripts: Transcripts) -> APIRouter:
+def _reply_routes(service: Service, transcripts: Transcripts, window: MessageWindow) -> APIRouter:
     router = APIRouter(prefix="/messages")
+
+    @router.get("")
+    def messages(ids: Annotated[list[int], Query()]) -> Json:
+        """Return messages whole; those that are gone are left out."""
+        return {"messages": window.of_ids(ids)}
 
     @router.get("/{message_id}/text")
     def text(message_id: int) -> Response:
@@ -240,29 +241,3 @@ def _model_routes(service: Service) -> APIRouter:
         return {}
 
     return router
-
-
-def _messages_with_blocks(service: Service, transcripts: Transcripts, chat_id: int, known: int) -> list[Json]:
-    """Return the messages with blocks for the newest replies; the page fetches older ones as they come into view.
-
-    In a chat of very much text, the longer replies come as outlines, whose sections the page fetches.
-    """
-    messages = service.messages(chat_id)
-    rows = [{**message_data(message), "edition": service.num_edits(message.id)} for message in messages]
-    budget_chars = PAGE_CHARS
-    is_long = sum(len(message.text) for message in messages) > LONG_CHARS
-    for message, row in zip(reversed(messages), reversed(rows), strict=True):
-        if message.role != "assistant":
-            continue
-        row["long"] = is_long and len(message.text) > SHORT_REPLY_CHARS
-        if message.id <= known or budget_chars <= 0:
-            continue
-        source = text_source(service, message.id, message)
-        if row["long"]:
-            row["outline"] = outline_data(transcripts, message.id, source, 0)
-            budget_chars -= PAGE_CHARS // 4
-            continue
-        slice_ = transcripts.slice(message.id, source, max_chars=budget_chars)
-        row["blocks"], row["open"] = slice_.blocks, slice_.open_html
-        budget_chars -= sum(map(len, slice_.blocks)) + len(slice_.open_html or "")
-    return rows

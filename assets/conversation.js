@@ -1,12 +1,11 @@
 // The middle of the page: messages, the reply being written, and following its end until the reader scrolls away.
 
-import { getText, showProblem } from "./api.js";
+import { get, getText } from "./api.js";
 import { copyText } from "./copying.js";
-import { button, element } from "./elements.js";
-import { count, duration, plural, rate } from "./format.js";
-import { leavePlainText } from "./plain_text.js";
-import { Reply } from "./reply.js";
-import { ENDINGS, waitingWords } from "./reply_words.js";
+import { plural } from "./format.js";
+import { MessageGroups } from "./message_groups.js";
+import { MessageItem } from "./message_item.js";
+import { ENDINGS } from "./reply_words.js";
 import { SectionWindow } from "./section_window.js";
 
 export class Conversation {
@@ -18,18 +17,23 @@ export class Conversation {
     this.end = document.getElementById("rs-end");
     this.toEnd = document.getElementById("rs-to-end");
     this.said = document.getElementById("rs-said");
-    this.items = new Map(); // message id -> {element, message, reply?, ...}
+    this.items = new Map(); // message id -> MessageItem, of every message of the chat, in order
     this.chatId = null;
     this.stick = true;
+    this.dressings = [];
     this.window = new SectionWindow(this.scroller);
+    this.groups = new MessageGroups(this.list, this.window, {
+      ask: (ids) => this.#ask(ids),
+      draw: (item) => this.#draw(item),
+      drawn: () => this.#footers(),
+    });
     this.#followTheEnd();
     this.#loadWhenNear();
     this.list.addEventListener("click", (event) => this.#clicked(event));
   }
 
   get lastReplyId() {
-    const replies = [...this.items.values()].filter((item) => item.reply);
-    return replies.length ? replies[replies.length - 1].message.id : null;
+    return [...this.items.values()].findLast((item) => item.isReply)?.message.id ?? null;
   }
 
   item(messageId) {
@@ -37,11 +41,34 @@ export class Conversation {
   }
 
   isLast(item) {
-    return [...this.items.values()].pop() === item;
+    return [...this.items.values()].at(-1) === item;
   }
 
   get isEmpty() {
     return this.items.size === 0;
+  }
+
+  // The messages that are in the page, in order.
+  get drawn() {
+    return [...this.items.values()].filter((item) => item.element);
+  }
+
+  // Has `dress(item)` called for every message that comes into the page.
+  whenDrawn(dress) {
+    this.dressings.push(dress);
+  }
+
+  // Has a message in the page, wherever the reader is, and returns its item; undefined if the chat has none of that id.
+  async bring(messageId) {
+    const item = this.items.get(messageId);
+    if (item && !item.element) await this.groups.bring(item);
+    return item?.element ? item : undefined;
+  }
+
+  // What to ask of the server besides the end of a chat: the messages near the reader, if it is the one on screen.
+  nearQuery(chatId) {
+    const [first, count] = chatId === this.chatId ? this.groups.near : [0, 0];
+    return count ? `?first=${first}&count=${count}` : "";
   }
 
   // Scrolls to a message and puts the focus on it, now or as soon as the server has told of it.
@@ -54,7 +81,7 @@ export class Conversation {
     this.chatId = null;
     this.awaited = null;
     this.items.clear();
-    this.list.replaceChildren();
+    this.groups.clear();
     this.stick = true;
   }
 
@@ -62,26 +89,19 @@ export class Conversation {
   show(chatId, messages) {
     if (chatId !== this.chatId) this.clear();
     this.chatId = chatId;
-    const ids = new Set(messages.map((message) => message.id));
-    const editions = new Map(messages.map((message) => [message.id, message.edition]));
-    for (const [id, item] of this.items) {
-      if (item.editing) continue; // what is typed there stays, whatever became of the message
-      if (!ids.has(id) || editions.get(id) !== item.edition) {
-        item.element.remove();
-        this.items.delete(id);
-      }
-    }
+    const told = new Map(messages.map((message) => [message.id, message]));
+    const focused = this.#dropChanged(told);
     for (const message of messages) {
-      const item = this.items.get(message.id) ?? this.#add(message);
-      item.message = message;
-      if (item.edition !== message.edition) continue;
-      if (item.reply && message.blocks) item.reply.take(0, message.blocks, message.open);
-      if (message.outline && item.reply.count === 0) this.#takeOutline(item);
-      if (item.reply && !item.reply.complete && !this.#isWriting(message)) this.#loadLater(item);
-      if (message.status === "queued" && !item.state) this.#progress(item, { status: "queued" });
+      if (!this.items.has(message.id)) this.items.set(message.id, new MessageItem(message));
+      const item = this.items.get(message.id);
+      item.tell(message);
+      if (item.element && item.edition === message.edition) this.#takeText(item);
     }
-    this.#inOrder(messages, ids);
-    this.#footers();
+    const gone = [...this.items].filter(([id]) => !told.has(id));
+    this.items = new Map([...gone, ...messages.map((message) => [message.id, this.items.get(message.id)])]);
+    this.groups.show(messages.map((message) => this.items.get(message.id)));
+    for (const item of this.items.values()) item.told = null;
+    this.items.get(focused)?.more?.focus({ preventScroll: true });
     this.toTheEnd();
     this.#goToAwaited();
   }
@@ -89,12 +109,12 @@ export class Conversation {
   // Takes one event of the stream. Returns "unknown" for a message that is not here, "gap" where blocks are missing.
   follow(event) {
     const item = this.items.get(event.message);
-    if (!item) return "unknown";
+    if (!item?.reply) return "unknown";
     const was = item.message.status;
     item.state = event.state;
     item.message.status = event.state.status === "finished" ? this.#finalStatus(event.state) : "running";
     if (event.text && !item.reply.take(event.text.first, event.text.blocks, event.text.open)) return "gap";
-    this.#progress(item);
+    item.showProgress();
     if (event.state.status === "finished" && was !== item.message.status) {
       item.message.finish_reason = event.state.reason;
       item.message.num_tokens = event.state.num_tokens;
@@ -125,127 +145,78 @@ export class Conversation {
     return state.reason === "error" ? "error" : "complete";
   }
 
-  #isWriting(message) {
-    return message.status === "queued" || message.status === "running";
+  // Takes away what is gone or was changed; returns the id of the message that had the focus, if it was one of these.
+  #dropChanged(told) {
+    let focused;
+    for (const [id, item] of this.items) {
+      if (item.editing) continue; // what is typed there stays, whatever became of the message
+      const now = told.get(id);
+      const isDone = item.isWriting && now?.brief; // others have written much behind it while this tab was not told
+      if (now?.edition === item.edition && !isDone) continue;
+      if (item.element?.contains(document.activeElement)) focused = id;
+      item.undraw();
+      this.items.delete(id);
+    }
+    return focused;
   }
 
-  #add(message) {
-    const article = element("article", `message ${message.role}`);
-    article.dataset.id = message.id;
-    const item = { element: article, message, edition: message.edition };
-    if (message.role === "user") {
-      article.append(element("div", "said", message.text));
-    } else {
-      item.reply = new Reply(message.id, this.window);
-      item.status = element("div", "reply-status");
-      item.problem = element("div", "problem");
-      item.problem.hidden = true;
-      article.append(item.reply.body, item.status, item.problem);
-    }
-    item.footer = element("footer");
-    item.footer.innerHTML =
-      '<span class="words"></span><span class="switcher" role="group" aria-label="Variants"></span><span class="quick"></span>' +
-      '<button type="button" class="mini more" aria-haspopup="menu" aria-expanded="false">⋯</button>';
-    [item.words, item.switcher, item.quick, item.more] = item.footer.children;
-    item.more.setAttribute("aria-label", message.role === "user" ? "More for this message" : "More for this reply");
-    article.append(item.footer);
-    this.list.append(article);
-    this.items.set(message.id, item);
-    return item;
-  }
-
-  // What a reply waits for before its first word.
-  #progress(item, state = item.state) {
-    item.element.classList.toggle("writing", this.#isWriting(item.message));
-    let words = "";
-    let done = null;
-    if (state.notice) words = state.notice;
-    if (state.cancelling && state.status !== "finished") words = "Stopping";
-    else if (state.status === "queued" && state.queue_position) {
-      words = waitingWords(state.queue_position);
-    } else if (state.status === "queued") {
-      words = "Starting";
-    } else if (state.status === "loading") {
-      words = state.progress ? state.progress.stage : "Loading the model";
-      if (state.progress?.total) done = state.progress.done / state.progress.total;
-    } else if (state.status === "prefill" && state.prefill) {
-      words = `Reading the prompt, ${count(state.prefill.done_tokens)} of ${plural(state.prefill.total_tokens, "token")}`;
-      done = state.prefill.total_tokens ? state.prefill.done_tokens / state.prefill.total_tokens : null;
-    }
-    const html = words ? `<span class="words"></span>${done === null ? "" : '<span class="bar"><span></span></span>'}` : "";
-    if (item.statusShape !== html) {
-      item.status.innerHTML = html;
-      item.statusShape = html;
-    }
-    if (words) item.status.querySelector(".words").textContent = words;
-    if (done !== null) item.status.querySelector(".bar span").style.width = `${(100 * done).toFixed(1)}%`;
-  }
-
-  // What is new may belong in the middle: a message that was changed, or a branch.
-  #inOrder(messages, ids) {
-    let at = this.list.firstElementChild;
+  // Has the server tell of messages that the reader comes near.
+  async #ask(ids) {
+    const { chatId } = this;
+    const { messages } = await get(`/messages?${ids.map((id) => `ids=${id}`).join("&")}`);
+    if (chatId !== this.chatId) return;
     for (const message of messages) {
-      while (at && !ids.has(Number(at.dataset.id))) at = at.nextElementSibling; // gone, but being edited
-      const { element } = this.items.get(message.id);
-      if (element === at) at = at.nextElementSibling;
-      else this.list.insertBefore(element, at);
+      const item = this.items.get(message.id);
+      if (!item || item.element) continue;
+      item.edition = message.edition;
+      item.tell(message);
     }
-    const gone = [...this.items].filter(([id]) => !ids.has(id));
-    this.items = new Map([...gone, ...messages.map((message) => [message.id, this.items.get(message.id)])]);
   }
 
-  #goToAwaited() {
-    const item = this.items.get(this.awaited);
-    if (!item) return;
+  #draw(item) {
+    item.draw(this.window);
+    this.#takeText(item);
+    item.told = null;
+    for (const dress of this.dressings) dress(item);
+  }
+
+  // Takes the text of a reply as far as it was sent; the rest is fetched as it comes near the screen.
+  #takeText(item) {
+    const { reply, told } = item;
+    if (!reply || !told) return;
+    if (told.blocks) reply.take(0, told.blocks, told.open);
+    if (told.outline && reply.count === 0) this.#takeOutline(item, told.outline);
+    if (!reply.complete && !item.isWriting) this.#loadLater(item);
+    if (item.message.status === "queued" && !item.state) item.showProgress({ status: "queued" });
+  }
+
+  async #goToAwaited() {
+    const { awaited } = this;
+    if (!this.items.has(awaited)) return;
     this.awaited = null;
     this.stick = false;
-    item.element.scrollIntoView({ block: "start" });
-    item.more.focus({ preventScroll: true });
+    const item = await this.bring(awaited).catch(() => undefined); // the page says elsewhere that nobody answers
+    item?.element.scrollIntoView({ block: "start" });
+    item?.more.focus({ preventScroll: true });
   }
 
   #footers() {
     const all = [...this.items.values()];
-    const last = all[all.length - 1];
-    const lastUser = all.filter((item) => item.message.role === "user").pop();
-    const writing = all.some((item) => this.#isWriting(item.message));
+    const last = all.at(-1);
+    const lastUser = all.findLast((item) => !item.isReply);
+    const isWriting = all.some((item) => item.isWriting);
     for (const item of all) {
+      if (!item.element) continue;
       const buttons = [];
-      const { message } = item;
-      if (!this.#isWriting(message)) {
+      if (!item.isWriting) {
         buttons.push(["copy", "Copy"]);
-        if (item === last && item.reply && !writing) buttons.push(["continue", "Continue"], ["regenerate", "Write another reply"]);
-        if (item === lastUser && !writing) buttons.push(["edit", "Ask again"]);
-        if (item === last && !item.reply && !writing) buttons.push(["regenerate", "Answer"]);
+        if (item === last && item.isReply && !isWriting) buttons.push(["continue", "Continue"], ["regenerate", "Write another reply"]);
+        if (item === lastUser && !isWriting) buttons.push(["edit", "Ask again"]);
+        if (item === last && !item.isReply && !isWriting) buttons.push(["regenerate", "Answer"]);
       }
-      const words = item.reply && !this.#isWriting(message) ? this.#words(message) : "";
-      const shape = `${words}|${buttons.map(([name]) => name)}`;
-      if (item.footerShape === shape) continue;
-      item.footerShape = shape;
-      const made = buttons.map(([name, label]) => {
-        const action = button("mini", label);
-        action.dataset.action = name;
-        return action;
-      });
-      item.words.textContent = words;
-      const focused = item.quick.contains(document.activeElement) ? document.activeElement.dataset.action : null;
-      item.quick.replaceChildren(...made);
-      if (focused) (item.quick.querySelector(`[data-action=${focused}]`) ?? item.more).focus();
-      item.more.hidden = this.#isWriting(message);
-      if (item.plain && this.#isWriting(message)) leavePlainText(item);
-      if (item.problem) showProblem(item.problem, message.error ? { message: message.error } : null);
-      item.element.classList.toggle("writing", this.#isWriting(message));
-      if (!this.#isWriting(message) && item.status) item.status.innerHTML = item.statusShape = "";
+      item.element.classList.toggle("latest", item === lastUser);
+      item.showFooter(buttons);
     }
-  }
-
-  #words(message) {
-    const parts = [plural(message.num_tokens, "token")];
-    if (message.summary?.tokens_per_s_average) parts.push(`${rate(message.summary.tokens_per_s_average)} tokens/s`);
-    if (message.summary?.elapsed_s) parts.push(duration(message.summary.elapsed_s));
-    if (message.status === "cut") parts.push("cut when Ringside ended");
-    else if (message.status === "cancelled" && !message.finish_reason) parts.push("cut by you");
-    else parts.push(ENDINGS[message.finish_reason] ?? "");
-    return parts.filter(Boolean).join(" · ");
   }
 
   async #clicked(event) {
@@ -279,10 +250,10 @@ export class Conversation {
         for (const entry of entries) {
           if (!entry.isIntersecting) continue;
           this.near.unobserve(entry.target);
-          const item = this.items.get(Number(entry.target.dataset.id));
-          item?.reply
-            .load(item.message.long)
-            .then(() => item.reply.release())
+          const { reply, message } = this.items.get(Number(entry.target.dataset.id)) ?? {};
+          reply
+            ?.load(message.long)
+            .then(() => reply.release())
             .catch(() => this.near.observe(entry.target));
         }
       },
@@ -291,9 +262,10 @@ export class Conversation {
   }
 
   // Of a very long reply: what there is to load, and what is near; the rest as the server has it ready.
-  #takeOutline(item) {
-    item.reply.takeOutline(item.message.outline);
-    if (!item.reply.complete) item.reply.load().catch(() => this.near.observe(item.element));
+  #takeOutline(item, outline) {
+    const { reply, element } = item;
+    reply.takeOutline(outline);
+    if (!reply.complete) reply.load().catch(() => this.near.observe(element));
   }
 
   #loadLater(item) {

@@ -40,7 +40,7 @@ export class Drafts {
       if (ids.length) this.#bringIntoView();
     }
     for (const column of this.columns.values()) column.begin(writing.includes(column.id));
-    for (const { element, message } of this.conversation.items.values()) {
+    for (const { element, message } of this.conversation.drawn) {
       element.classList.toggle("drafted", this.columns.has(message.id)); // it stands in its column instead
     }
     this.#summarise();

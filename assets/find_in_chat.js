@@ -92,9 +92,9 @@ export class FindInChat {
   #firstFromHere() {
     const here = this.reading.here();
     if (!here) return 0;
-    const order = [...this.conversation.items.keys()];
+    const order = new Map([...this.conversation.items.keys()].map((id, number) => [id, number]));
     const number = this.places.findIndex(([message, start]) => {
-      const later = order.indexOf(message) - order.indexOf(here.messageId);
+      const later = order.get(message) - order.get(here.messageId);
       return later > 0 || (later === 0 && start >= here.offset);
     });
     return Math.max(number, 0);

@@ -149,7 +149,7 @@ class Page {
     }
     let answer;
     try {
-      answer = await get(`/chats/${chatId}`);
+      answer = await get(`/chats/${chatId}${this.conversation.nearQuery(chatId)}`);
     } catch (problem) {
       if (asked !== this.asked) return;
       if (problem.message.includes("no longer there")) await this.open(null);

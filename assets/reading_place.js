@@ -16,9 +16,10 @@ export class ReadingPlace {
   // in it until the next jump; with `query`, the very place of these words that is at `offset`. Tells whether the
   // message is here.
   async goTo(messageId, offset = 0, words = [], query = "") {
-    const item = this.conversation.item(messageId);
-    if (!item) return false;
+    if (!this.conversation.item(messageId)) return false;
     const asked = this.#begin();
+    const item = await this.conversation.bring(messageId);
+    if (!item) return false;
     let element = item.element.querySelector(".said") ?? item.element;
     let nth = query ? numOccurrences(codePoints(item.message.text, offset), words) : 0;
     if (item.reply) {
@@ -34,11 +35,10 @@ export class ReadingPlace {
   }
 
   async goToBlock(messageId, block) {
-    const reply = this.conversation.item(messageId)?.reply;
-    if (!reply) return;
     const asked = this.#begin();
-    const element = await reply.elementOf(block);
-    if (asked !== this.asked) return;
+    const item = await this.conversation.bring(messageId);
+    const element = await item?.reply?.elementOf(block);
+    if (!element || asked !== this.asked) return;
     await this.#hold(element, asked);
     flash(element);
   }
@@ -68,7 +68,7 @@ export class ReadingPlace {
   // Roughly which character is at the top of the screen.
   here() {
     const { top } = this.conversation.scroller.getBoundingClientRect();
-    for (const item of this.conversation.items.values()) {
+    for (const item of this.conversation.drawn) {
       const box = item.element.getBoundingClientRect();
       if (box.bottom <= top) continue;
       const share = Math.min(Math.max((top - box.top) / box.height, 0), 1);

@@ -5,14 +5,13 @@
 import { get, getText } from "./api.js";
 import { showGrown } from "./growing.js";
 import { Section } from "./section.js";
+import { PartLoader } from "./section_window.js";
 import { textIn } from "./selected_text.js";
 
 const LINE_PX = 28;
 const CHARS_A_LINE = 68;
 const WHOLE_BLOCKS = 6000; // a reply that grows beyond either of these gives its far sections back too
 const WHOLE_HTML_CHARS = 1_500_000;
-const SECTIONS_AT_ONCE = 4;
-const RETRY_MS = 1500;
 
 export class Reply {
   constructor(id, sectionWindow) {
@@ -29,6 +28,8 @@ export class Reply {
     this.live = document.createElement("div");
     this.live.className = "live";
     this.body.append(this.live);
+    const inPage = () => (this.body.isConnected ? this.sections : []);
+    this.loader = new PartLoader(inPage, (sections) => this.#fetch(sections));
   }
 
   // Takes blocks [first, first + blocks.length); tells whether they join on to what is here.
@@ -130,9 +131,13 @@ export class Reply {
     return getText(`/messages/${this.id}/source?first=${first}&count=${count}`);
   }
 
+  get isUnfolded() {
+    return this.body.classList.contains("unfolded");
+  }
+
   // Opens the reasoning, wherever its bar is.
   unfold() {
-    if (!this.body.classList.contains("unfolded")) this.toggleFold();
+    if (!this.isUnfolded) this.toggleFold();
   }
 
   toggleFold() {
@@ -172,7 +177,7 @@ export class Reply {
 
   #showFold() {
     const fold = this.body.querySelector(".fold");
-    fold?.setAttribute("aria-expanded", this.body.classList.contains("unfolded"));
+    fold?.setAttribute("aria-expanded", this.isUnfolded);
   }
 
   #lastWithRoom() {
@@ -203,36 +208,12 @@ export class Reply {
     this.window.watch(section.element, {
       cameNear: (near) => {
         section.near = near;
-        if (near && !section.loaded) this.#loadNear();
+        if (near && !section.loaded) this.loader.begin();
       },
       wentFar: (height) => {
         if (section !== this.sections.at(-1)) section.release(height);
       },
     });
-  }
-
-  // Loads what is near until nothing near is missing; what the reader has passed meanwhile is left out.
-  async #loadNear() {
-    if (this.loading) return;
-    this.loading = true;
-    for (let batch; (batch = this.#nearMissing()).length > 0; ) {
-      try {
-        await this.#fetch(batch);
-        await new Promise(requestAnimationFrame);
-      } catch {
-        await new Promise((resolve) => setTimeout(resolve, RETRY_MS)); // the page says elsewhere that nobody answers
-      }
-    }
-    this.loading = false;
-  }
-
-  #nearMissing() {
-    if (!this.body.isConnected) return [];
-    const first = this.sections.findIndex((section) => section.near && !section.loaded);
-    if (first < 0) return [];
-    const run = this.sections.slice(first, first + SECTIONS_AT_ONCE);
-    const end = run.findIndex((section) => section.loaded || !section.near);
-    return end < 0 ? run : run.slice(0, end);
   }
 
   // Fills sections that follow each other.

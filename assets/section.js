@@ -4,7 +4,14 @@ const BLOCKS = 40;
 const HTML_CHARS = 30_000;
 const LINE_PX = 28.6;
 const LINE_CHARS = 68;
+const CHAR_PX = 8.6;
+const USUAL_WIDTH_PX = 600;
 const BETWEEN_BLOCKS_PX = 14;
+
+// Characters in a line of a reply, roughly, where the page leaves it so much width (0: not known yet).
+export function charsInLine(widthPx) {
+  return Math.min(LINE_CHARS, (widthPx || USUAL_WIDTH_PX) / CHAR_PX);
+}
 
 export class Section {
   constructor(first) {
@@ -22,8 +29,7 @@ export class Section {
     const section = new Section(first);
     section.count = count;
     section.loaded = false;
-    const lineChars = Math.min(LINE_CHARS, (width || 600) / 8.6);
-    section.#keepRoom(Math.round((rows * LINE_PX * LINE_CHARS) / lineChars + count * BETWEEN_BLOCKS_PX));
+    section.#keepRoom(Math.round((rows * LINE_PX * LINE_CHARS) / charsInLine(width) + count * BETWEEN_BLOCKS_PX));
     return section;
   }
 
@@ -53,9 +59,9 @@ export class Section {
     this.element.style.height = "";
   }
 
-  // Empties it, unless the reader's selection begins or ends there, or the focus is there.
+  // Empties it, keeping its room.
   release(height) {
-    if (!this.loaded || this.#isHeld()) return;
+    if (!this.loaded) return;
     this.loaded = false;
     this.element.replaceChildren();
     this.#keepRoom(height);
@@ -63,11 +69,5 @@ export class Section {
 
   #keepRoom(height) {
     this.element.style.height = `${height}px`;
-  }
-
-  #isHeld() {
-    const { anchorNode, focusNode, isCollapsed } = document.getSelection();
-    const held = [document.activeElement, ...(isCollapsed ? [] : [anchorNode, focusNode])];
-    return held.some((node) => node && this.element.contains(node));
   }
 }

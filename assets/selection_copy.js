@@ -3,6 +3,7 @@
 // Markdown it was written as, from the server, so that parts of a long reply that are not loaded are copied too. Of a
 // block selected in part, what is seen is copied.
 
+import { get } from "./api.js";
 import { isWhollyIn, textIn } from "./selected_text.js";
 
 const AS_IT_STANDS = "pre, .said, .plain, .plain-text";
@@ -12,7 +13,7 @@ export function watchCopying(conversation) {
     const selection = document.getSelection();
     if (selection.isCollapsed || !selection.rangeCount || event.target.closest?.("input, textarea")) return;
     const range = selection.getRangeAt(0);
-    const items = [...conversation.items.values()].filter(({ element }) => textIn(range, element).trim());
+    const items = [...conversation.items.values()].filter((item) => isTouched(item, range));
     if (!items.length) return;
     const around = elementOf(range.commonAncestorContainer);
     const exact = around.closest(AS_IT_STANDS);
@@ -22,14 +23,32 @@ export function watchCopying(conversation) {
       if (!exact) event.clipboardData.setData("text/html", htmlOf(range));
     } else if (window.ClipboardItem && navigator.clipboard?.write) {
       event.preventDefault();
-      put(textOf(items, range));
+      put(textOf(conversation.chatId, items, range));
     }
   });
 }
 
-async function textOf(items, range) {
-  const parts = await Promise.all(items.map((item) => (item.reply ? ofReply(item.reply, range) : said(item, range))));
+// A message that is not in the page is touched with the group that keeps its room.
+function isTouched({ element, group }, range) {
+  return element ? textIn(range, element).trim() : range.intersectsNode(group.element);
+}
+
+async function textOf(chatId, items, range) {
+  const absent = items.filter((item) => !item.element);
+  const kept = absent.length ? await textsBetween(chatId, absent[0], absent.at(-1)) : new Map();
+  const parts = await Promise.all(items.map((item) => partOf(item, range, kept)));
   return parts.filter(Boolean).join("\n\n");
+}
+
+// Returns the texts of messages by id, from one to another.
+async function textsBetween(chatId, { message: first }, { message: last }) {
+  const { texts } = await get(`/chats/${chatId}/texts?first=${first.id}&last=${last.id}`);
+  return new Map(texts);
+}
+
+function partOf(item, range, kept) {
+  if (!item.element) return item.isReply ? trimmed(kept.get(item.message.id) ?? "") : (kept.get(item.message.id) ?? "");
+  return item.isReply ? ofReply(item.reply, range) : said(item, range);
 }
 
 function said(item, range) {

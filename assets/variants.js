@@ -131,6 +131,7 @@ export class Switchers {
     this.conversation = conversation;
     this.complain = complain;
     this.variants = {};
+    conversation.whenDrawn((item) => this.#dress(item));
     conversation.list.addEventListener("click", (event) => this.#clicked(event));
     conversation.list.addEventListener("keydown", (event) => this.#pressed(event));
   }
@@ -142,18 +143,21 @@ export class Switchers {
   // Takes what the server says of every message on screen.
   show(variants) {
     this.variants = variants;
-    for (const [id, ids] of Object.entries(variants)) {
-      const holder = this.conversation.item(Number(id))?.switcher;
-      const shape = ids.length > 1 ? `${ids.indexOf(Number(id)) + 1} / ${ids.length}` : "";
-      if (!holder || (holder.dataset.shape ?? "") === shape) continue;
-      holder.dataset.shape = shape;
-      holder.replaceChildren(...(shape ? switcher(Number(id), ids, shape) : []));
-    }
+    for (const item of this.conversation.drawn) this.#dress(item);
     this.#focusAgain();
   }
 
   compare(messageId) {
     return showVariants(this.of(messageId), { current: messageId });
+  }
+
+  // Puts the switcher under a message.
+  #dress({ message: { id }, switcher: holder }) {
+    const ids = this.of(id);
+    const shape = ids.length > 1 ? `${ids.indexOf(id) + 1} / ${ids.length}` : "";
+    if ((holder.dataset.shape ?? "") === shape) return;
+    holder.dataset.shape = shape;
+    holder.replaceChildren(...(shape ? switcher(id, ids, shape) : []));
   }
 
   async #step(messageId, by) {
@@ -184,7 +188,7 @@ export class Switchers {
 
   #focusAgain() {
     const item = this.focusNext && this.conversation.item(this.focusNext.id);
-    if (!item) return;
+    if (!item?.element) return;
     const buttons = [...item.switcher.querySelectorAll("button:enabled")];
     const same = buttons.find((each) => Number(each.value) === this.focusNext.by) ?? buttons[0];
     this.focusNext = null;

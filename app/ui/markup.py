@@ -91,7 +91,8 @@ OPENINGS = """
 
 TRANSCRIPT = """
 <div class="scroller" id="rs-scroller" tabindex="0" role="log" aria-live="off" aria-label="Conversation">
-  <div class="messages" id="rs-messages"></div><div class="end-mark" id="rs-end" aria-hidden="true"></div>
+  <div class="messages" id="rs-messages" role="feed" aria-label="Messages"></div>
+  <div class="end-mark" id="rs-end" aria-hidden="true"></div>
 </div>
 <button type="button" class="to-end" id="rs-to-end" hidden>Jump to end</button>
 <div class="visually-hidden" role="status" id="rs-said"></div>
