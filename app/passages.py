@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from app.folding import fold_for_index
+
 PASSAGE_CHARS = 2_400
 STEP_CHARS = 2_000
 """Passages begin so far apart; the rest overlaps, so that words near each other are together in one of them."""
@@ -20,9 +22,11 @@ _GAP = "\x1f"
 _LONGEST_WORD_CHARS = 200
 _CONTROLS = dict.fromkeys(map(ord, f"\0{HIT_OPENS}{HIT_CLOSES}{_GAP}"), " ")
 
-# Scripts written without spaces, and Hangul, whose words carry their endings: one character a word, words as phrases.
+# Scripts written without spaces, and Hangul (its single letters too), whose words carry their endings: one character a
+# word, words as phrases.
 _UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3040-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
+    "[\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u2fdf\u3040-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "\U00020000-\U0003ffff]"
 )
 _TERM = re.compile(r'"([^"]*)"?|([^\s"]+)')
 
@@ -40,7 +44,9 @@ def passages(text: str, start: int = 0) -> Iterator[tuple[int, str]]:
 
 def indexable(text: str) -> str:
     """Return a text as it is given to the index: without control characters that mean something here, and with gaps
-    around characters of scripts that have no spaces, so that any part of a sentence is found."""
+    around characters of scripts that have no spaces, so that any part of a sentence is found.
+
+    Spelling is the caller's business, see `app.folding.fold_for_index`."""
     return _UNSPACED.sub(f"{_GAP}\\g<0>{_GAP}", text.translate(_CONTROLS))
 
 
@@ -69,6 +75,7 @@ def index_query(typed: str) -> str:
 
     Empty if there is nothing to look for. No character has another meaning, so nothing typed is an error.
     """
+    typed = fold_for_index(typed).text
     terms = [quoted or word for quoted, word in _TERM.findall(typed)]
     phrases = [indexable(term).replace('"', '""') for term in terms if any(map(str.isalnum, term))]
     if not phrases:

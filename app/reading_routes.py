@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from app.finding import MAX_PLACES, find, pattern_for
+from app.finding import MAX_PLACES, Words, find
 from app.page_data import Json
 from app.service import Service
 from app.store import StoredMessage
@@ -28,6 +28,8 @@ MAX_BLOCKS = 400
 """In one answer, where blocks are asked for by number."""
 
 MAX_HEADINGS = 10_000
+
+_MAX_SPELLINGS = 200
 
 _RENDER_STEP_CHARS = 150_000
 _TAIL_CHARS = 6_000
@@ -78,9 +80,10 @@ def reading_routes(service: Service, transcripts: Transcripts) -> APIRouter:
         source = text_source(service, message_id)
         block = transcripts.block_at(message_id, source, offset)
         nth = 0
-        if pattern := pattern_for(query):
-            matches = pattern.finditer(source(0), max(0, offset - HARD_LIMIT_CHARS), max(offset, 0))
-            nth = sum(transcripts.block_at(message_id, source, match.start()) == block for match in matches)
+        if query:
+            first = max(0, offset - HARD_LIMIT_CHARS)
+            before = Words(query).spans(source(0)[first : max(offset, 0)])
+            nth = sum(transcripts.block_at(message_id, source, first + start) == block for start, _ in before)
         return {"block": block, "nth": nth}
 
     @router.get("/messages/{message_id}/source")
@@ -102,10 +105,15 @@ def reading_routes(service: Service, transcripts: Transcripts) -> APIRouter:
 
     @router.get("/chats/{chat_id}/find")
     def find_in_chat(chat_id: int, query: str) -> Json:
-        """Return every place of the words in the chat's texts, as [message, start, length] in code points."""
-        found = find(((message.id, message.text) for message in service.messages(chat_id)), query)
+        """Return every place of the words in the chat's texts, as [message, start, length] in code points.
+
+        "spellings" are the words as they stand there, for marking them.
+        """
+        texts = {message.id: message.text for message in service.messages(chat_id)}
+        found = find(texts.items(), query)
         places = [[place.message_id, place.start, place.num_chars] for place in found[:MAX_PLACES]]
-        return {"places": places, "more": len(found) > MAX_PLACES}
+        spellings = dict.fromkeys(texts[message][start : start + length] for message, start, length in places)
+        return {"places": places, "more": len(found) > MAX_PLACES, "spellings": list(spellings)[:_MAX_SPELLINGS]}
 
     return router
 

@@ -19,6 +19,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from app.folding import fold_for_index
 from app.passages import HIT_CLOSES, HIT_OPENS, index_query, indexable, passages, unmarked
 from app.store_file import StoreError, store_error
 from app.store_schema import FORGET_INDEX
@@ -81,7 +82,8 @@ class SearchIndex:
     def search(self, typed: str, chat_id: int | None = None, message_id: int | None = None) -> list[FoundMessage]:
         """Return the messages that hold all the words typed near each other, newest first.
 
-        In any case and with or without accents; the last word may be unfinished, "words in quotes" follow each other.
+        In any case and spelling (`app.folding`), with or without accents; the last word may be unfinished, "words in
+        quotes" follow each other.
 
         Args:
             chat_id, message_id: look only there; a message searched alone gives all its hits (of 200 passages).
@@ -199,7 +201,7 @@ _BEHIND = """SELECT message_id FROM unindexed UNION SELECT id FROM messages WHER
 _FIND = """
     SELECT * FROM (
         SELECT passages.id, passages.start, messages.id, messages.role, chats.id, chats.title,
-               count() OVER (PARTITION BY messages.id),
+               count() OVER (PARTITION BY messages.id), passages.original,
                row_number() OVER (PARTITION BY messages.id ORDER BY passages.start) AS place
         FROM passage_words
         JOIN passages ON passages.id = passage_words.rowid
@@ -220,22 +222,34 @@ def _is_damage(error: StoreError) -> bool:
 
 def _add(connection: sqlite3.Connection, message_id: int, coming: Iterable[tuple[int, str]]) -> None:
     for start, passage in coming:
-        cursor = connection.execute("INSERT INTO passages (message_id, start) VALUES (?, ?)", (message_id, start))
+        indexed = fold_for_index(passage).text
+        original = None if indexed == passage else passage
+        cursor = connection.execute(
+            "INSERT INTO passages (message_id, start, original) VALUES (?, ?, ?)", (message_id, start, original)
+        )
         connection.execute(
-            "INSERT INTO passage_words (rowid, text) VALUES (?, ?)", (cursor.lastrowid, indexable(passage))
+            "INSERT INTO passage_words (rowid, text) VALUES (?, ?)", (cursor.lastrowid, indexable(indexed))
         )
 
 
 def _found(rows: list[tuple[Any, ...]], marked: dict[int, str]) -> FoundMessage:
-    _, _, message_id, role, chat_id, chat_title, num_passages, _ = rows[0]
+    _, _, message_id, role, chat_id, chat_title, num_passages, *_ = rows[0]
     hits: list[Hit] = []
     known: set[int] = set()  # passages overlap: a word can be in two of them
-    for passage_id, start, *_ in rows:
+    for passage_id, start, *_, original, _ in rows:
         passage, spans = unmarked(marked[passage_id])
+        if original is not None:
+            passage, spans = original, _spans_in(original, spans)
         new = [span for span in spans if start + span[0] not in known]
         known.update(start + begin for begin, _ in new)
         hits.extend(_snippets(passage, start, new))
     return FoundMessage(chat_id, chat_title, message_id, role, num_passages, tuple(hits))
+
+
+def _spans_in(original: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return spans of what was indexed as spans of the text it was made of."""
+    folded = fold_for_index(original)
+    return list(dict.fromkeys(folded.span_of(begin, end) for begin, end in spans))
 
 
 def _snippets(passage: str, start: int, spans: list[tuple[int, int]]) -> Iterator[Hit]:

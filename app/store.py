@@ -74,7 +74,7 @@ class Store:
     def chats(self, query: str = "") -> list[Chat]:
         """Return chats whose title contains the query, in any case; pinned first, then the newest."""
         # every tab asks for all of them once a second, and there can be thousands
-        where, given = ("WHERE instr(casefold(title), casefold(?))", (query,)) if query else ("", ())
+        where, given = ("WHERE instr(folded(title), folded(?))", (query,)) if query else ("", ())
         sql = f"{_SELECT_CHAT} {where} ORDER BY pinned DESC, updated_at_s DESC, id DESC"
         return [_chat(row) for row in self.database.read(sql, *given)]
 

@@ -6,6 +6,7 @@ import sqlite3
 import time
 from pathlib import Path
 
+from app.folding import fold
 from app.store_schema import MIGRATIONS
 from backends.errors import RingsideError
 
@@ -37,7 +38,7 @@ def open_database(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
-        connection.create_function("casefold", 1, lambda text: str(text).casefold(), deterministic=True)
+        connection.create_function("folded", 1, lambda text: fold(str(text)).text, deterministic=True)
         if (found := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(found)
         _migrate(connection, path)

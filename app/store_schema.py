@@ -7,6 +7,17 @@ _PASSAGE_WORDS = """
     END;
 """
 
+FORGET_INDEX = f"""
+    DROP TRIGGER passage_removed;
+    DROP TABLE passage_words;
+    {_PASSAGE_WORDS}
+    DELETE FROM passages;
+    INSERT OR IGNORE INTO unindexed SELECT id FROM messages;
+"""
+"""For a damaged search index: everything is to be indexed anew, which only takes time."""
+
+_WITH_ORIGINALS = FORGET_INDEX + "ALTER TABLE passages ADD COLUMN original TEXT"
+
 MIGRATIONS = (
     """
     CREATE TABLE chats (
@@ -102,6 +113,7 @@ MIGRATIONS = (
     CREATE INDEX steps_of_chat ON steps (chat_id, id);
     """,
     "ALTER TABLE messages ADD COLUMN opening TEXT NOT NULL DEFAULT ''",
+    _WITH_ORIGINALS,
 )
 """Seeds are text because SQLite's integers end at 2**63 - 1. What is searched are passages, see `app.search_index`: a
 message that grew is indexed from its last passage on, one that was changed otherwise from its start.
@@ -109,13 +121,6 @@ message that grew is indexed from its last passage on, one that was changed othe
 Since version 3 the messages of a chat are a tree. Before, a reply or question that was replaced was set aside: it
 becomes a variant beside its successor. `set_aside` now holds the step (`app.chat_tree`) that deleted a message, 0 for
 none. There is no foreign key on parents: SQLite follows such chains recursively, and chats are longer than it can
-go."""
+go.
 
-FORGET_INDEX = f"""
-    DROP TRIGGER passage_removed;
-    DROP TABLE passage_words;
-    {_PASSAGE_WORDS}
-    DELETE FROM passages;
-    INSERT OR IGNORE INTO unindexed SELECT id FROM messages;
-"""
-"""For a damaged search index: everything is to be indexed anew, which only takes time."""
+Since version 5 passages are indexed in one spelling (`app.folding`) and kept as they are written where that differs."""

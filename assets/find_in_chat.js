@@ -47,7 +47,7 @@ export class FindInChat {
     this.at = this.at === null ? this.#firstFromHere() : (this.at + way + total) % total;
     const [messageId, start] = this.places[this.at];
     this.said.textContent = `${count(this.at + 1)} of ${count(total)}${this.more ? "+" : ""}`;
-    await this.reading.goTo(messageId, start, [this.query], this.query).catch((problem) => this.#say(problem.message));
+    await this.reading.goTo(messageId, start, this.spellings, this.query).catch((problem) => this.#say(problem.message));
   }
 
   async #find(go = true) {
@@ -69,8 +69,9 @@ export class FindInChat {
     }
   }
 
-  #take({ places, more }) {
+  #take({ places, more, spellings }) {
     this.places = places;
+    this.spellings = spellings;
     this.more = more;
     for (const button of Object.values(this.arrows)) button.disabled = places.length === 0;
     this.#say(places.length ? `${count(places.length)}${more ? "+" : ""} places` : "Not in this chat.");
@@ -79,6 +80,7 @@ export class FindInChat {
   #forget() {
     this.query = "";
     this.places = [];
+    this.spellings = [];
     this.more = false;
     this.at = null;
     for (const button of Object.values(this.arrows)) button.disabled = true;

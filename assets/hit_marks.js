@@ -2,6 +2,7 @@
 
 const ALL = "rs-hits";
 const ONE = "rs-hit";
+const ENDS = "(?![\\p{M}\\u1160-\\u11ff\\ud7b0-\\ud7ff])";
 
 // Marks every occurrence of the words in an element, the `nth` one strongly. Returns that one's range, or null.
 export function markWords(element, words, nth = 0) {
@@ -54,11 +55,13 @@ function occurrences(element, words) {
   }
 }
 
-// The words in a row, as they are shown: without marks of Markdown.
+// The words in a row, as they are shown: without marks of Markdown, the longest first, and whole characters only: no
+// letter without its accent, no part of a Korean syllable.
 function patternOf(phrases) {
   const shown = phrases.map((phrase) => phrase.replace(/[*_`~]+/g, "").trim() || phrase.trim()).filter(Boolean);
-  const each = shown.map((phrase) => phrase.split(/\s+/).map(escaped).join("\\s+"));
-  return new RegExp(each.join("|") || "(?!)", "giu");
+  const longestFirst = shown.sort((one, other) => other.length - one.length);
+  const each = longestFirst.map((phrase) => phrase.split(/\s+/).map(escaped).join("\\s+"));
+  return new RegExp(each.length ? `(?:${each.join("|")})${ENDS}` : "(?!)", "giu");
 }
 
 function escaped(word) {

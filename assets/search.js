@@ -1,6 +1,7 @@
 // The search box of the side: titles as one types, the texts of all chats a moment later, and the way to each hit.
 
 import { get } from "./api.js";
+import { folded } from "./folding.js";
 import { ListBox } from "./list_box.js";
 import { groupElement, hitElement, moreElement, noteElement, titleElement } from "./search_elements.js";
 
@@ -88,8 +89,8 @@ export class Search {
   }
 
   #titled() {
-    const query = this.#query.toLocaleLowerCase();
-    return this.chats().filter((chat) => chat.title.toLocaleLowerCase().includes(query));
+    const query = folded(this.#query);
+    return this.chats().filter((chat) => folded(chat.title).includes(query));
   }
 
   #chosen(option) {

@@ -72,6 +72,17 @@ def test_a_place_tells_its_block_and_which_of_the_same_words_it_is(echo_service:
         ]  # the end is open: one block
 
 
+def test_words_are_found_in_any_spelling_and_given_as_they_stand(echo_service: EchoService, tmp_path: Path) -> None:
+    text = "Cafe\u0301\n\nein CAFÉ und **café**, kein Cafe\n\nend"
+    chat, (reply,) = seeded(tmp_path / "chats.sqlite", text)
+    with TestClient(build_routes(echo_service()), base_url="http://127.0.0.1:7878") as page:
+        found = page.get(f"/app/chats/{chat}/find", params={"query": "café"}).json()
+        assert found["spellings"] == ["Cafe\u0301", "CAFÉ", "café"]
+        assert [text[start:][:length] for _, start, length in found["places"]] == found["spellings"]
+        params = {"offset": found["places"][2][1], "query": "café"}
+        assert page.get(f"/app/messages/{reply}/place", params=params).json() == {"block": 1, "nth": 1}
+
+
 def test_headings_and_words_are_found_in_all_messages_of_a_chat(echo_service: EchoService, tmp_path: Path) -> None:
     chat, (one, two) = seeded(tmp_path / "chats.sqlite", "# First\n\ntext\n\n", "## Second\n\ntext of part 77\n\n")
     with TestClient(build_routes(echo_service()), base_url="http://127.0.0.1:7878") as page:

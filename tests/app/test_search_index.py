@@ -57,6 +57,40 @@ def test_a_word_is_found_in_any_case_with_or_without_accents_and_while_it_is_typ
         assert index.search(typed) == [], typed
 
 
+@pytest.mark.parametrize(
+    ("written", "typed"),
+    [
+        ("Cafe\u0301", "café"),
+        ("Café", "CAFE\u0301"),
+        ("Straße", "strasse"),
+        ("STRASSE", "straße"),
+        ("λόγος", "ΛΌΓΟΣ"),
+        ("ΛΌΓΟΣ", "λόγος"),
+        ("ＡＢＣ", "abc"),
+        ("abc", "ＡＢＣ"),
+        ("ﾃﾞｰﾀ", "データ"),
+        ("データ", "ﾃﾞｰﾀ"),
+        ("\u1112\u1161\u11ab\u1100\u116e\u11a8", "한국"),
+        ("한국", "\u1112\u1161\u11ab\u1100\u116e\u11a8"),
+        ("Vie\u0323\u0302t", "việt"),
+        ("ﬁne", "fine"),
+        ("ㅋㅋ", "ㅋㅋ"),
+    ],
+)
+def test_a_word_is_found_in_any_spelling_and_marked_where_it_stands(
+    store: Store, index: SearchIndex, written: str, typed: str
+) -> None:
+    lead = "e\u0301ß, " * 700  # of other lengths in the index, and longer than a passage
+    text = f"{lead}then {written} and more"
+    message_id = reply(store, text)
+    for query in (typed, f'"{typed}"', f"then {typed}"):
+        (found,) = index.search(query, message_id=message_id)
+        marked = {text[hit.start :][: end - begin] for hit in found.hits for begin, end in hit.marks[-1:]}
+        assert written in texts_found([found])[0]
+        assert all(hit.snippet in text for hit in found.hits)
+        assert query == f"then {typed}" or marked == {written}
+
+
 def test_any_part_of_a_sentence_without_spaces_is_found(store: Store, index: SearchIndex) -> None:
     reply(store, "昔々、大きな川の流れる村がありました。")
     reply(store, "แม่น้ำไหลผ่านหมู่บ้าน")
@@ -184,6 +218,31 @@ def test_a_store_from_before_there_was_an_index_is_searched_like_any_other(tmp_p
     assert [message.chat_title for message in index.search("lamp")] == ["old"]
     index.close()
     store.close()
+
+
+def test_an_index_from_before_spellings_were_folded_is_made_anew_once(tmp_path: Path) -> None:
+    from app.store_schema import MIGRATIONS
+
+    path = tmp_path / "chats.sqlite"
+    connection = sqlite3.connect(path, isolation_level=None)
+    for number, script in enumerate(MIGRATIONS[:4], start=1):
+        connection.executescript(f"BEGIN; {script}; PRAGMA user_version = {number}; COMMIT;")
+    connection.execute("INSERT INTO chats (title, created_at_s, updated_at_s) VALUES ('old', 1, 1)")
+    connection.execute(
+        "INSERT INTO messages (chat_id, role, text, status, created_at_s) VALUES (1, 'user', ?, 'complete', 1)",
+        ("a Cafe\u0301 in der Straße",),
+    )
+    connection.execute("INSERT INTO passages (message_id, start) VALUES (1, 0)")
+    connection.execute("INSERT INTO passage_words (rowid, text) VALUES (1, 'a Cafe\u0301 in der Straße')")
+    connection.execute("DELETE FROM unindexed")
+    connection.close()
+    for _ in range(2):
+        store = Store(path)
+        index = SearchIndex(path)
+        assert texts_found(index.search("café strasse")) == [["Cafe\u0301", "Straße"]]
+        assert sqlite3.connect(path).execute("SELECT count(*) FROM passages").fetchone() == (1,)
+        index.close()
+        store.close()
 
 
 def test_catching_up_in_the_background_leaves_nothing_to_do_and_ends_with_the_index(

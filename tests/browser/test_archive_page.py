@@ -108,6 +108,31 @@ def test_a_hit_far_inside_a_long_reply_is_scrolled_to(ringside: Ringside, new_ta
     expect(tab.page.locator(".reply").get_by_text("Here the heron stands.")).to_be_in_viewport(timeout=30_000)
 
 
+def test_other_spellings_are_found_in_titles_texts_and_the_open_chat_and_marked_whole(
+    ringside: Ringside, new_tab: NewTab
+) -> None:
+    text = "Cafe einmal, das Cafe\u0301 in der Straße, und **CAFÉ**."
+    messages = [{"role": "user", "text": text}, {"role": "assistant", "text": text}]
+    add(ringside, "Im Cafe\u0301", messages=messages)
+    tab = new_tab(ringside.url)
+    tab.page.fill("#rs-search", "CAFÉ")
+    expect(tab.page.locator(".found-title")).to_have_count(1)
+    expect(tab.page.locator(".found-hit mark").first).to_have_text("Cafe")
+    tab.page.fill("#rs-search", "strasse")
+    expect(tab.page.locator(".found-hit mark")).to_have_text(["Straße", "Straße"])
+    tab.page.locator(".found-hit").first.click()
+    tab.page.wait_for_function("String([...CSS.highlights.get('rs-hit') ?? []][0]) == 'Straße'")
+    tab.page.press("#rs-search", "Escape")
+    tab.page.keyboard.press("Control+g")
+    tab.page.fill("#rs-find", "café")
+    expect(tab.page.locator("#rs-find-count")).to_have_text("1 of 4")
+    for spelling in ("Cafe\u0301", "CAFÉ", "Cafe\u0301", "CAFÉ"):
+        tab.page.wait_for_function("said => String([...CSS.highlights.get('rs-hit') ?? []][0]) == said", arg=spelling)
+        tab.page.press("#rs-find", "Enter")
+    spellings = tab.page.evaluate("[...CSS.highlights.get('rs-hits')].map(String)")
+    assert spellings == ["Cafe\u0301", "CAFÉ"]
+
+
 def test_a_hit_on_another_branch_brings_that_branch_to_the_screen(ringside: Ringside, new_tab: NewTab) -> None:
     messages = [
         {"role": "user", "text": "Of what?"},
