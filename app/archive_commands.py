@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import sys
 import tempfile
 import time
@@ -16,13 +17,14 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from app.archive import Archive, ArchivedChat
+from app.command_errors import report
 from app.figures import byte_count
 from app.instance import Instance
 from app.settings import read_settings
 from app.store import Store
 from app.store_backup import copy_store
 from app.store_check import CheckReport, check
-from app.store_file import StoreError
+from app.store_file import StoreError, store_error
 from backends.errors import BadRequestError, RingsideError
 
 if TYPE_CHECKING:
@@ -168,11 +170,10 @@ def _failing_in_words(as_json: bool) -> Iterator[None]:
     try:
         yield
     except (RingsideError, OSError) as error:
-        if as_json:
-            message, hint = (error.message, error.hint) if isinstance(error, RingsideError) else (str(error), "")
-            typer.echo(json.dumps({"event": "error", "error": message, "hint": hint}))
-        else:
-            typer.echo(f"Error: {error}", err=True)
+        report(error, as_json)
+        raise typer.Exit(1) from error
+    except sqlite3.Error as error:
+        report(store_error(read_settings().database_path, error), as_json)
         raise typer.Exit(1) from error
 
 

@@ -153,5 +153,8 @@ class BlockLog(Sequence[Block]):
 
 def _temporary_file() -> IO[bytes]:
     folder = cache_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    return tempfile.TemporaryFile(dir=folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryFile(dir=folder)
+    except OSError:  # it cannot be written: the system's own folder for such files serves as well
+        return tempfile.TemporaryFile()

@@ -5,12 +5,16 @@ Importing this module loads no engine library and no web framework; each command
 
 from __future__ import annotations
 
+import codecs
+import locale
+import os
 import sys
 from typing import Annotated, Any, NoReturn
 
 import typer
 
 from app import archive_commands as archive
+from app.command_errors import is_unwritable, report
 from app.proof import commands as proof
 from app.sampling_options import takes_sampling
 from app.shared_options import takes_settings
@@ -27,9 +31,28 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, for 
 
 def main() -> None:
     """Run the command line."""
+    _speak_utf8()
     if len(sys.argv) == 1 or (sys.argv[1].startswith("-") and sys.argv[1] != "--help"):
         sys.argv.insert(1, "chat")
-    cli()
+    try:
+        cli()
+    except OSError as error:  # of any folder of Ringside's, in any command
+        if not is_unwritable(error):
+            raise
+        report(error, "--json" in sys.argv)
+        sys.exit(1)
+
+
+def _speak_utf8() -> None:
+    """Start again in Python's UTF-8 mode where the locale knows ASCII only, as in containers and cron jobs.
+
+    Without it paths, prompts and texts beyond ASCII cannot be read, shown or handed to an engine. The mode is fixed
+    when the interpreter starts, and holds for the workers as well.
+    """
+    is_ascii = codecs.lookup(locale.getpreferredencoding(False)).name == "ascii"
+    if is_ascii and not sys.flags.utf8_mode and os.name == "posix":
+        os.environ["PYTHONUTF8"] = "1"
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
 
 
 @cli.command()
@@ -121,13 +144,7 @@ def _prompt(given: str | None) -> str:
 
 
 def _fail(error: Exception, as_json: bool) -> NoReturn:
-    if as_json:
-        import json
-
-        message, hint = (error.message, error.hint) if isinstance(error, RingsideError) else (str(error), "")
-        typer.echo(json.dumps({"event": "error", "error": message, "hint": hint}))
-    else:
-        typer.echo(f"Error: {error}", err=True)
+    report(error, as_json)
     raise typer.Exit(1)
 
 

@@ -53,9 +53,9 @@ def generate(given: Mapping[str, Any], prompt: str, as_json: bool, keep: bool = 
     chat_settings_from(given, settings.defaults)  # refused before anything is started
     for notice in settings.notices:
         print(notice, file=sys.stderr)
-    instance = Instance(settings.data_folder)
     if not keep:
         return _write_here(chat_settings_from(given, settings.defaults), prompt, as_json)
+    instance = Instance(settings.data_folder)
     if not instance.claim():
         return _write_there(instance, given, prompt, as_json)
     try:

@@ -45,7 +45,7 @@ class Instance:
         """
         self._address_path.unlink(missing_ok=True)
         descriptor = os.open(self._address_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump({"url": url, "cookie": cookie}, file)
 
     def running(self) -> RunningInstance | None:
@@ -67,7 +67,7 @@ class Instance:
 
     def _announced(self) -> dict[str, str]:
         try:
-            announced = json.loads(self._address_path.read_text())
+            announced = json.loads(self._address_path.read_text("utf-8"))
         except (OSError, ValueError):
             return {}
         return announced if isinstance(announced, dict) else {}

@@ -64,10 +64,14 @@ def settings_path() -> Path:
 
 
 def worker_log_path() -> Path:
-    """Return the file that workers print to; its folder is made."""
-    folder = _folder(platformdirs.user_log_path)
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / "worker.log"
+    """Return the file that workers print to, its folder made; the null device where there can be none."""
+    path = _folder(platformdirs.user_log_path) / "worker.log"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("ab").close()
+    except OSError:  # a home that cannot be written is no reason not to write a text
+        return Path(os.devnull)
+    return path
 
 
 def read_settings(path: Path | None = None) -> Settings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ from backends.errors import RingsideError
 
 _BUSY_TIMEOUT_S = 3.0
 _CACHE_KB = 400  # pages at hand; SQLite's own 2,000 would grow all through a long reply, and the system keeps pages too
+_SHARED_MEMORY_BYTES = 32_768  # of the file beside the database that its readers share
 
 
 class StoreError(RingsideError):
@@ -74,6 +76,14 @@ def set_aside(path: Path) -> str:
 def store_error(path: Path, error: sqlite3.Error) -> StoreError:
     """Return SQLite's error in words a person can act on."""
     said = str(error)
-    if "full" in said:
+    if "full" in said or ("disk I/O" in said and _is_full(path.parent)):
         return StoreError(f"The disk with {path} is full.", "Free some space; nothing already kept is lost.")
     return StoreError(f"{path} cannot be used now: {said}.", "Check that the folder is there and can be written to.")
+
+
+def _is_full(folder: Path) -> bool:
+    """Say whether SQLite's shared memory file no longer fits, which it calls an I/O error."""
+    try:
+        return shutil.disk_usage(folder).free < _SHARED_MEMORY_BYTES
+    except OSError:
+        return False
