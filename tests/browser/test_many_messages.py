@@ -153,29 +153,38 @@ def test_a_long_chat_opens_at_its_end_with_few_elements_and_tells_screen_readers
     expect(last.locator("[data-action=regenerate]")).to_be_visible()
 
 
-def test_the_wheel_reaches_messages_one_after_the_other_and_nothing_jumps(reader: Reader) -> None:
+@pytest.mark.parametrize("step", [-500, 500])
+def test_the_wheel_reaches_messages_one_after_the_other_and_nothing_jumps(reader: Reader, step: int) -> None:
     reader.open("Many")
     page = reader.page
+    if step > 0:
+        reader.go_to_share(0)
+        reader.wait_for_view(0)
     page.evaluate(REST)
     page.locator("#rs-scroller").hover()
     seen = set(in_view(page))
     for _ in range(30):
-        marked = page.evaluate("""() => {
-          const screen = document.getElementById('rs-scroller').getBoundingClientRect();
-          const first = [...document.querySelectorAll('.message')]
-            .find(message => message.getBoundingClientRect().bottom > screen.top + 1);
-          window.marked = [first, first.getBoundingClientRect().top];
-        }""")
-        assert marked is None
-        page.mouse.wheel(0, -500)
-        page.wait_for_function("window.marked[0].getBoundingClientRect().top > window.marked[1] + 400")
+        page.evaluate(MARK)
+        page.mouse.wheel(0, step)
+        page.wait_for_function("step => Math.abs(window.moved() + step) < 100", arg=step)
         page.evaluate(REST)
-        moved = page.evaluate("window.marked[0].getBoundingClientRect().top - window.marked[1]")
-        assert abs(moved - 500) < 3
+        assert abs(page.evaluate("window.moved()") + step) < 3
         seen.update(in_view(page))
         assert num_elements(page) < MAX_ELEMENTS
-    assert seen == set(range(min(seen), NUM_MESSAGES))
+    assert seen == set(range(min(seen), max(seen) + 1))
     assert len(seen) > 40
+
+
+MARK = """
+() => {
+  const screen = document.getElementById('rs-scroller').getBoundingClientRect();
+  const below = screen.top + screen.height / 2;
+  const marked = [...document.querySelectorAll('.message')].find(each => each.getBoundingClientRect().bottom > below);
+  const before = marked.getBoundingClientRect().top;
+  window.moved = () => marked.getBoundingClientRect().top - before;
+}
+"""
+"""Script that notes where the message in the middle of the screen is, for `moved()` to tell how far it has moved."""
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6])
@@ -249,15 +258,15 @@ def test_a_search_hit_opens_the_message_wherever_it_is(reader: Reader) -> None:
     page.fill("#rs-search", "")
 
 
-def test_a_selection_over_messages_that_are_not_in_the_page_is_copied_whole(reader: Reader) -> None:
+@pytest.mark.parametrize("share", [50, 100])
+def test_a_selection_over_messages_that_are_not_in_the_page_is_copied_whole(reader: Reader, share: int) -> None:
     reader.open("Many")
     page = reader.page
-    page.evaluate("window.end = [...document.querySelectorAll('.message .reply li')].at(-1).lastChild")
-    page.evaluate("getSelection().setBaseAndExtent(window.end, 0, window.end, window.end.length)")
-    page.keyboard.press("Control+g")
-    page.locator("#rs-go-to-start").press("Enter")
+    reader.go_to_share(share)
+    page.evaluate(REST)
+    number = int(page.evaluate(SELECT_A_REPLY))
+    page.evaluate("document.getElementById('rs-scroller').scrollTop = 0")  # the selection stays, and so does its end
     reader.wait_for_view(0)
-    page.keyboard.press("Escape")
     page.evaluate(REST)
     assert num_elements(page) < MAX_ELEMENTS
     text = copied(
@@ -265,7 +274,27 @@ def test_a_selection_over_messages_that_are_not_in_the_page_is_copied_whole(read
         """getSelection().setBaseAndExtent(
           document.querySelector('.message .said').firstChild, 0, window.end, window.end.length)""",
     )
-    assert text == "\n\n".join(map(text_of, range(NUM_MESSAGES)))
+    assert text == "\n\n".join(map(text_of, range(number + 1)))
+
+
+SELECT_A_REPLY = """
+() => {
+  const screen = document.getElementById('rs-scroller').getBoundingClientRect();
+  const isShown = item => item.getBoundingClientRect().bottom < screen.bottom;
+  window.end = [...document.querySelectorAll('.message .reply li:last-child')].findLast(isShown).lastChild;
+  getSelection().setBaseAndExtent(window.end, 0, window.end, window.end.length);
+  return window.end.data.match(/\\d+/)[0];
+}
+"""
+"""Script that selects the end of the last reply that ends on the screen and returns its number."""
+
+
+def test_all_of_the_chat_is_selected_and_copied(reader: Reader) -> None:
+    reader.open("Many")
+    feed = "document.getElementById('rs-messages')"
+    assert copied(reader.tab, f"getSelection().selectAllChildren({feed})") == "\n\n".join(
+        map(text_of, range(NUM_MESSAGES))
+    )
 
 
 def test_the_keyboard_walks_back_through_the_messages(reader: Reader) -> None:
@@ -333,6 +362,48 @@ def test_a_variant_in_the_middle_is_switched_and_the_reader_stays_there(reader: 
     expect(page.get_by_role("button", name="Next variant")).to_be_focused()
     reader.wait_for_view(number)
     expect(page.locator(f"[data-id='{ids[number + 1]}']")).to_contain_text(f"answer {number + 1}")
+
+
+def test_a_message_in_the_middle_is_deleted_with_what_followed_and_all_of_it_comes_back(reader: Reader) -> None:
+    reader.open("Changing")
+    page = reader.page
+    reader.go_to_share(50)
+    page.wait_for_function(f"({IN_VIEW})().some(number => number < 200)")
+    page.evaluate(REST)
+    number = next(number for number in in_view(page)[1:] if number % 2 == 0)
+    choose(page.locator(f"[data-id='{reader.ids['Changing'][number]}']"), "Delete")
+    expect(page.locator("[aria-posinset]").last).to_have_attribute("aria-posinset", str(number))
+    expect(page.locator("[aria-posinset]").last).to_have_attribute("aria-setsize", str(number))
+    expect(page.locator("#rs-undo")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("[aria-posinset]").last).to_have_attribute("aria-posinset", str(NUM_TO_CHANGE))
+    reader.wait_for_view(NUM_TO_CHANGE - 1)
+    page.keyboard.press("Control+g")
+    page.fill("#rs-find", f"question {number} about")
+    reader.wait_for_view(number)
+    page.keyboard.press("Escape")
+
+
+def test_an_edit_in_another_tab_leaves_the_reader_where_he_is_and_is_there_once_he_comes(reader: Reader) -> None:
+    ids = reader.ids["Changing"]
+    reader.open("Changing")
+    page = reader.page
+    reader.go_to_share(50)
+    page.wait_for_function(f"({IN_VIEW})().some(number => number < 200)")
+    page.evaluate(REST)
+    number = in_view(page)[0]
+    page.evaluate(MARK)
+    with page.expect_response(re.compile(r"/app/chats/\d+\?first=\d+&count=\d+$")):
+        asked(reader.url, f"/messages/{ids[0]}", "PATCH", {"text": "edited elsewhere " * 200, "version": 0})
+        asked(reader.url, f"/messages/{ids[number]}", "PATCH", {"text": "changed elsewhere", "version": 0})
+    expect(page.locator(f"[data-id='{ids[number]}']")).to_contain_text("changed elsewhere")
+    page.evaluate(REST)
+    assert abs(page.evaluate("window.moved()")) < 3
+    page.locator("#rs-scroller").focus()
+    page.keyboard.press("Home")
+    expect(page.locator(f"[data-id='{ids[0]}']")).to_contain_text("edited elsewhere")
+    for _ in range(2):
+        asked(reader.url, f"/chats/{reader.chats['Changing']}/undo", "POST")
 
 
 def test_a_reply_is_written_at_the_end_while_the_reader_is_far_up_and_stays_there(reader: Reader) -> None:
