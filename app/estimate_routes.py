@@ -13,7 +13,7 @@ from app.service import Service
 from backends.errors import RingsideError
 from backends.requests import LoadRequest
 from models.backend_support import config_for
-from models.chat_template import ChatTemplate
+from models.chat_template import find_source
 from models.demo import DEMOS
 from models.model_files import ModelFiles
 
@@ -69,6 +69,6 @@ def card_data(request: LoadRequest, data_folder: Path, libraries: bool) -> Json 
         free_bytes=machine.free_bytes(on_gpu),
         on_gpu=on_gpu,
         runtime_bytes=machine.runtime_bytes(request.backend, measure=libraries),
-        has_chat_template=ChatTemplate.find(files, request.chat_template) is not None,
+        has_chat_template=find_source(files, request.chat_template) is not None,
     )
     return estimate_card(files, around, outlook(files, request, around)).as_json()

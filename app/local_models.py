@@ -11,7 +11,7 @@ from backends.registry import BACKENDS
 from backends.requests import LoadRequest
 from models.backend_support import config_for
 from models.catalog import ModelEntry, find_models
-from models.chat_template import ChatTemplate
+from models.chat_template import find_source
 from models.demo import DEMOS
 from models.hub import hub_cache_folder
 from models.model_files import ModelFiles
@@ -46,7 +46,7 @@ def estimate_load(request: LoadRequest, data_folder: Path) -> Estimate | None:
         config_for(files, request.backend),
         held_weights_bytes(files, request, on_gpu),
         request,
-        has_chat_template=ChatTemplate.find(files, request.chat_template) is not None,
+        has_chat_template=find_source(files, request.chat_template) is not None,
         free_bytes=free_bytes,
         on_gpu=on_gpu,
         encodings=files.weights.encodings,

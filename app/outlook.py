@@ -81,8 +81,7 @@ def outlook(settings: ChatSettings, data_folder: Path) -> Outlook:
             return _to_be_fetched(request.model, problem, hint)
         templates = tuple(find_templates(files))
         continues = not request.chat_template and not templates
-        if request.chat_template:
-            _try_out(request.chat_template, files)
+        _try_out(request.chat_template, files)
         estimate = estimate_load(request, data_folder)
     except RingsideError as error:
         return Outlook(
@@ -95,10 +94,14 @@ def outlook(settings: ChatSettings, data_folder: Path) -> Outlook:
     return Outlook(files.name, openings_for(continues), estimate, continues, notes, problem, hint, templates)
 
 
-def _try_out(template: str, files: ModelFiles) -> None:
-    """Write one message by a template given by hand. Raises RingsideError for one that could not be used."""
-    found = ChatTemplate.find(files, template)
-    if found is not None and not found.render([Message("user", "Hello.")]).strip():
+def _try_out(given: str | None, files: ModelFiles) -> None:
+    """Write one message by a template given by hand; of the model's own see that it can be used at all.
+
+    Raises:
+        RingsideError: it cannot be.
+    """
+    found = ChatTemplate.find(files, given)
+    if given and found is not None and not found.render([Message("user", "Hello.")]).strip():
         raise BadRequestError("The chat template of these settings writes nothing for a message.", "Correct it.")
 
 

@@ -1,38 +1,35 @@
 """The text a chat becomes for one model: its own template, or one given by hand, rendered as transformers renders it.
 
-Knows text only; tokens are `models.prompt`. What a template may do is `models.template_sandbox`.
+Knows text only; tokens are `models.prompt`. What a template may do is `models.templates.sandbox`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
-
-from jinja2 import TemplateError, TemplateSyntaxError
 
 from backends.errors import BadRequestError, ModelFileError
 from backends.requests import Message
 from models.gguf_reader import GgufFile
 from models.model_files import ModelFiles
 from models.reasoning import CHANNEL_STARTS, opening_of, split
-from models.template_sandbox import CompiledTemplate, RaisedByTemplateError
+from models.templates.process import (
+    BrokenTemplate,
+    Limits,
+    TemplateFailure,
+    TemplateOverLimit,
+    TemplateRefusal,
+    TemplateTooSlow,
+    processes,
+)
 from models.token_names import folder_token_names, gguf_token_names, read_json
 
 _BETWEEN_MERGED = "\n\n"
 _PROBE = "ringside-probe"
 _SPARE_CHARACTERS = 1_000_000
-EXPRESSION_ERRORS = (
-    TemplateError,
-    TypeError,
-    ValueError,
-    LookupError,
-    AttributeError,
-    ArithmeticError,
-    RecursionError,
-    MemoryError,
-)
-"""What the expressions of a template can raise: it is a program of someone else's."""
+_MAX_SOURCE_CHARACTERS = 1_000_000  # the longest in the wild have 50,000
 
 
 class ChatTemplate:
@@ -45,23 +42,27 @@ class ChatTemplate:
     """
 
     def __init__(self, source: str, origin: str, token_names: dict[str, str]) -> None:
-        """Compile a template and find out what it can say.
+        """Find out what a template can say.
 
         Raises:
             ModelFileError: it is not a valid template.
+            BadRequestError: it runs for too long or needs too much memory.
         """
         self.source = source
         self.origin = origin
         self._token_names = token_names
-        try:
-            self._template = CompiledTemplate(source)
-        except TemplateSyntaxError as error:
+        traits = _traits(source, tuple(token_names.items()))
+        if isinstance(traits, BrokenTemplate):
             raise ModelFileError(
-                f"The chat template of {origin} is broken at line {error.lineno}: {error.message}",
+                f"The chat template of {origin} is broken at line {traits.line}: {traits.reason}",
                 "Correct it, or give another one by hand.",
-            ) from error
-        self._takes_parts = not self._shows("user", as_parts=False) and self._shows("user", as_parts=True)
-        self.has_system_role = self._shows("system", self._takes_parts)
+            )
+        if isinstance(traits, TemplateFailure):
+            raise BadRequestError(
+                f"The chat template of {origin} cannot be used: {traits.reason}.", "Give another one by hand."
+            )
+        self._takes_parts = traits.takes_parts
+        self.has_system_role = traits.has_system_role
 
     @classmethod
     def find(cls, files: ModelFiles, override: str | None = None) -> ChatTemplate | None:
@@ -76,11 +77,9 @@ class ChatTemplate:
 
         Raises:
             ModelFileError: the template found is broken, or the model has none of that name.
+            BadRequestError: it runs for too long or needs too much memory.
         """
-        named = find_templates(files)
-        source = named.get("default") or next(iter(named.values()), None)
-        if override:
-            source = _chosen(override, named)
+        source = find_source(files, override)
         if source is None:
             return None
         names = folder_token_names(files.path) if files.gguf is None else gguf_token_names(files.gguf)
@@ -117,28 +116,21 @@ class ChatTemplate:
             messages = fold_system(messages)
         try:
             return self._write(messages, add_generation_prompt)
-        except RaisedByTemplateError as error:
+        except TemplateRefusal as error:
             repaired = alternating(messages)
             if repaired == list(messages):
                 raise self._refusal(error) from error
-        except EXPRESSION_ERRORS as error:
+        except TemplateFailure as error:
             raise self._refusal(error) from error
         try:
             return self._write(repaired, add_generation_prompt)
-        except EXPRESSION_ERRORS as error:
+        except TemplateFailure as error:
             raise self._refusal(error) from error
 
     def _write(self, messages: Sequence[Message], add_generation_prompt: bool) -> str:
         dicts = [self._turn(each) for each in messages]
-        max_characters = _SPARE_CHARACTERS + 4 * sum(len(each.text) for each in messages)
-        return self._template.render(
-            max_characters,
-            messages=dicts,
-            tools=None,
-            documents=None,
-            add_generation_prompt=add_generation_prompt,
-            **self._token_names,
-        )
+        num_characters = sum(len(each.text) for each in messages)
+        return _rendered(self.source, self._token_names, dicts, add_generation_prompt, num_characters)
 
     def _turn(self, message: Message) -> dict[str, object]:
         """Return a message as templates want it: think marks stay in the text, which templates cut out themselves, but
@@ -149,37 +141,103 @@ class ChatTemplate:
             text, reasoning = said.answer, {"thinking": said.reasoning, "reasoning_content": said.reasoning}
         return {"role": message.role, "content": _parts(text) if self._takes_parts else text, **reasoning}
 
-    def _shows(self, role: str, as_parts: bool) -> bool:
-        """Whether a message of this role, written in this form, appears in the prompt."""
-        content = _parts(_PROBE) if as_parts else _PROBE
-        chat = [{"role": role, "content": content}]
-        if role == "system":
-            chat.append({"role": "user", "content": _parts("?") if as_parts else "?"})
-        try:
-            return _PROBE in self._template.render(
-                _SPARE_CHARACTERS,
-                messages=chat,
-                tools=None,
-                documents=None,
-                add_generation_prompt=True,
-                **self._token_names,
-            )
-        except EXPRESSION_ERRORS:
-            return False
-
-    def _refusal(self, error: Exception) -> BadRequestError:
-        reason = str(error).rstrip(".") or type(error).__name__
+    def _refusal(self, error: TemplateFailure) -> BadRequestError:
         return BadRequestError(
-            f"The chat template of {self.origin} does not take this chat: {reason}.",
+            f"The chat template of {self.origin} does not take this chat: {error.reason.rstrip('.')}.",
             "Edit the chat, or give another template by hand.",
         )
+
+
+@dataclass(frozen=True)
+class _Traits:
+    """Answers of a template to short chats.
+
+    Attributes:
+        takes_parts: it wants the content of a message as a list of parts.
+        has_system_role: a system message appears in what it writes.
+    """
+
+    takes_parts: bool
+    has_system_role: bool
+
+
+@lru_cache(maxsize=64)
+def _traits(source: str, token_names: tuple[tuple[str, str], ...]) -> _Traits | TemplateFailure:
+    """Try a template out; once for each, since the page asks often and one that overdoes it takes seconds to say so.
+
+    Raises:
+        ModelFileError: it is far longer than any template.
+        BadRequestError: the machine is too busy to tell; what is raised is not remembered.
+    """
+    if len(source) > _MAX_SOURCE_CHARACTERS:
+        raise ModelFileError(
+            f"A chat template of {len(source):,} characters is none: they have {_MAX_SOURCE_CHARACTERS:,} at most.",
+            "Give another one by hand.",
+        )
+    names = dict(token_names)
+    try:
+        takes_parts = not _shows(source, names, "user", False) and _shows(source, names, "user", True)
+        return _Traits(takes_parts, _shows(source, names, "system", takes_parts))
+    except TemplateTooSlow as error:
+        raise BadRequestError(f"A chat template cannot be tried out: {error.reason}.", "Try again.") from error
+    except (BrokenTemplate, TemplateOverLimit) as error:
+        return error.with_traceback(None)  # what is remembered holds no frames
+
+
+def _shows(source: str, token_names: Mapping[str, str], role: str, as_parts: bool) -> bool:
+    """Whether a message of this role, written in this form, appears in the prompt."""
+    chat: list[dict[str, object]] = [{"role": role, "content": _parts(_PROBE) if as_parts else _PROBE}]
+    if role == "system":
+        chat.append({"role": "user", "content": _parts("?") if as_parts else "?"})
+    try:
+        return _PROBE in _rendered(source, token_names, chat, True, 0)
+    except (BrokenTemplate, TemplateOverLimit):
+        raise
+    except TemplateFailure:
+        return False
+
+
+def _rendered(
+    source: str,
+    token_names: Mapping[str, str],
+    chat: Sequence[Mapping[str, object]],
+    add_generation_prompt: bool,
+    num_characters: int,
+) -> str:
+    """Return what a template writes for a chat of so many characters. Raises TemplateFailure."""
+    variables = {
+        "messages": chat,
+        "tools": None,
+        "documents": None,
+        "add_generation_prompt": add_generation_prompt,
+        **token_names,
+    }
+    max_characters = _SPARE_CHARACTERS + 4 * num_characters
+    return processes.render(source, max_characters, variables, Limits.for_chat(num_characters))
+
+
+def find_source(files: ModelFiles, override: str | None = None) -> str | None:
+    """Return the text of the template that `ChatTemplate.find` takes, without running it; None for a base model.
+
+    Raises:
+        ModelFileError: the model has none of that name, or a file that should hold them cannot be read.
+    """
+    named = find_templates(files)
+    if override:
+        return _chosen(override, named)
+    return named.get("default") or next(iter(named.values()), None)
+
+
+def is_source(override: str) -> bool:
+    """Tell Jinja text from the name of one of a model's own templates."""
+    return "{" in override
 
 
 def _chosen(override: str, named: Mapping[str, str]) -> str:
     """Return the template that a person names or wrote: text without any Jinja in it can only be a name."""
     if override.strip() in named:
         return named[override.strip()]
-    if "{" in override:
+    if is_source(override):
         return override
     known = f"one of {', '.join(named)}" if named else "Jinja text"
     raise ModelFileError(f"The model has no chat template named {override.strip()[:60]!r}.", f"Give {known}.")
@@ -217,6 +275,8 @@ def _is_named(entry: object) -> bool:
 
 def _read_text(path: Path) -> str:
     try:
+        if path.stat().st_size > 4 * _MAX_SOURCE_CHARACTERS:
+            raise ValueError("it is far larger than a chat template")
         return path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise ModelFileError(f"{path} cannot be read: {error}.", "Download it again.") from error

@@ -100,6 +100,41 @@ JOINER = (
     "{{ sep() }}{{ m.content }}{% endfor %}{{ messages | map(attribute='role') | unique | list }}{{ range(3) | list }}"
 )
 
+FILTERS = (
+    "{% set c = messages[0].content %}{{ c|replace('l', 'LL') }}{{ c|replace('l', '', 1) }}"
+    "{{ (c ~ '\\nb\\n\\nc')|indent(3, true) }}{{ c|center(30) }}|{{ c|upper }}{{ c|lower }}{{ c|title }}"
+    "{{ c|capitalize }}{{ c|trim }}{{ c|length }}{{ c|wordcount }}{{ c|truncate(4, true, '..') }}{{ c|string }}"
+    "{{ c|e }}{{ c|reverse }}{{ c|first }}{{ c|last }}{{ c|list }}{{ '%s: %5.2f %(a)d'|default('x') }}"
+    "{{ '%s-%d'|format(c, 3) }}{{ '%(a)s'|format(a=c) }}{{ missing|default('none') }}"
+    "{{ '3'|int + '1.5'|float + (-2)|abs + 2.567|round(1) }}{{ [3, 1, 2]|sort|join(', ') }}"
+    "{{ [3, 1]|sum(start=4) }}{{ [1, 1, 2]|unique|list }}{{ [1, 2]|min }}{{ [1, 2]|max }}"
+    "{{ {'b': 1, 'a': 2}|dictsort }}{{ {'a': 1}|items|list }}{{ range(7)|batch(3, '-')|list }}"
+    "{{ range(7)|slice(3)|list }}{{ messages|groupby('role')|length }}"
+    "{{ messages|map(attribute='role')|join('/') }}{{ messages|join(', ', attribute='role') }}"
+    "{{ messages|selectattr('role', 'eq', 'user')|list|length }}{{ messages|rejectattr('content')|list }}"
+    "{{ range(5)|select('odd')|list }}{{ range(5)|reject('divisibleby', 2)|list }}{{ ['a']|map('upper')|list }}"
+    "{{ ('<' ~ c)|e ~ '<' }}{{ c|safe }}{{ c|tojson(indent=1) }}{{ messages|tojson(separators=(',', ':')) }}"
+    "{{ c|attr('upper') is callable }}"
+)
+
+METHODS = (
+    "{% macro wrap(a) %}<{{ caller(a) }}>{% endmacro %}{% set c = messages[0].content %}{{ c.upper() }}"
+    "{{ c.lower() }}{{ c.title() }}{{ c.capitalize() }}{{ c.swapcase() }}{{ c.strip('h') }}{{ c.lstrip() }}"
+    "{{ c.rstrip() }}{{ c.removeprefix('h') }}{{ c.removesuffix('e') }}{{ c.split() }}{{ c.rsplit(' ', 1) }}"
+    "{{ c.splitlines() }}{{ c.partition(' ') }}{{ c.rpartition(' ') }}{{ c.join(['1', '2']) }}"
+    "{{ c.replace('l', 'm') }}{{ c.replace('l', 'mm', 1) }}{{ 'a\\tb'.expandtabs(4) }}{{ c.find('l') }}"
+    "{{ c.count('l') }}{{ c.center(20, '*') }}{{ c.ljust(20) }}{{ c.rjust(20) }}{{ '7'.zfill(3) }}{{ c.isalpha() }}"
+    "{{ c.endswith('é') }}{{ '{} {:>5} {a[role]!r} {{}}'.format(c, 3, a=messages[0]) }}"
+    "{{ '{a}'.format_map({'a': c}) }}{{ '%s %05d' % (c, 3) }}{{ messages[0].get('x', 'y') }}"
+    "{{ messages[0].items()|list }}{{ messages[0].keys()|list }}{{ messages[0].values()|list }}"
+    "{{ [1, 2, 1].count(1) }}{{ [1, 2].index(2) }}{{ range(3).count(1) }}{{ (c|safe).strip() ~ (c|safe).upper() }}"
+    "{% set cycle = cycler('odd', 'even') %}{{ cycle.next() }}{{ cycle.next() }}{{ cycle.current }}{{ dict(a=1) }}"
+    "{% for m in messages %}{{ loop.cycle('a', 'b') }}{{ loop.changed(m.role) }}{{ loop.revindex }}{% endfor %}"
+    "{% for m in [[1, [2]], [3]] recursive %}{{ loop(m) if m is sequence else m }}{% endfor %}{{ 7 // 2 }}"
+    "{{ 7 % 4 }}{{ 2 ** 5 }}{{ 7 / 2 }}{{ 'ab' * 3 }}{{ [1] * 2 + [3] }}{{ (1, 2) + (3,) }}{{ -3 + 1.5 }}"
+    "{% call(x) wrap('a') %}{{ x }}{% endcall %}{% filter upper %}abc{% endfilter %}{% set t %}b{% endset %}{{ t }}"
+)
+
 NO_SYSTEM_NO_COMPLAINT = (
     "{% for m in messages %}{% if m.role != 'system' %}{{ m.role }}: {{ m.content }}\n{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}assistant: {% endif %}"
@@ -124,5 +159,7 @@ TEMPLATES: dict[str, str] = {
     "thinking": THINKING,
     "strftime": STRFTIME,
     "joiner": JOINER,
+    "filters": FILTERS,
+    "methods": METHODS,
 }
 """Those that take any chat as it is; GEMMA2 and its kind need the chat repaired first."""

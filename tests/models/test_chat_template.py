@@ -11,7 +11,7 @@ from backends.errors import BadRequestError, ModelFileError, RingsideError
 from backends.requests import Message
 from models.chat_template import ChatTemplate, find_templates
 from models.model_files import ModelFiles
-from models.template_sandbox import CompiledTemplate
+from models.templates.sandbox import CompiledTemplate
 from models.vocabulary import build_tokenizer
 from tests.models.templates import (
     CHATML,
