@@ -9,11 +9,12 @@ import sqlite3
 import time
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from app.content import Layout, pack_layout
 from app.database import Database, packed_ids, row_id
+from app.input_rules import MAX_FOLDER_CHARS, MAX_TITLE_CHARS, title_from
 from app.journal import Journal
 from app.message_rows import SELECT_MESSAGE, MessageStatus, StoredMessage, message_from
 from app.store import ChatKind
@@ -113,7 +114,7 @@ class Archive:
     def add(self, chats: Sequence[ArchivedChat]) -> list[int]:
         """Add chats, all or none of them; return their new ids. Raises StoreError."""
         with self._database.writing() as connection:
-            return [_add(connection, chat) for chat in chats]
+            return [_add(connection, _named(chat)) for chat in chats]
 
     def _archived(self, message: StoredMessage, places: dict[int, int], packed: bytes | None) -> ArchivedMessage:
         content = message.content.plus(Journal(self._database).behind(message.id))
@@ -141,6 +142,12 @@ _SELECT_CHAT = """SELECT title, leaf_id, kind, folder, pinned, created_at_s, upd
 _SELECT_MESSAGES = f"{SELECT_MESSAGE} WHERE chat_id = ? AND set_aside = 0 ORDER BY id"
 _SELECT_METRICS = """SELECT message_id, packed FROM reply_metrics JOIN messages ON messages.id = message_id
                      WHERE chat_id = ?"""
+
+
+def _named(chat: ArchivedChat) -> ArchivedChat:
+    """Return a chat with names as they may be here: every list of chats carries them."""
+    title, folder = title_from(chat.title, MAX_TITLE_CHARS), title_from(chat.folder, MAX_FOLDER_CHARS)
+    return replace(chat, title=title, folder=folder)
 
 
 def _add(connection: sqlite3.Connection, chat: ArchivedChat) -> int:

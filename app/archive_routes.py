@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from urllib.parse import quote
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 
 from app.chat_export import MEDIA_TYPES, ExportFormat, exported, file_name
 from app.chat_settings import to_json
 from app.page_data import Json, chat_data
+from app.request_values import CleanText, Number
 from app.search_index import MAX_PER_MESSAGE
 from app.service import Service
 
@@ -22,28 +26,28 @@ from app.service import Service
 class File(BaseModel):
     """A file's text, with the name it has on the person's disk."""
 
-    name: str
-    content: str
+    name: CleanText
+    content: CleanText
 
 
 class Folder(BaseModel):
     """Where to put a chat; empty takes it out of its folder."""
 
-    folder: str
+    folder: CleanText
 
 
 class FolderChange(BaseModel):
     """A folder and its new name; empty takes its chats out."""
 
-    folder: str
-    name: str
+    folder: CleanText
+    name: CleanText
 
 
 class Named(BaseModel):
     """A preset to be saved under a name, from the settings of a chat (those of a new one if there is none)."""
 
-    name: str
-    chat: int | None = None
+    name: CleanText
+    chat: Number | None = None
 
 
 def archive_routes(service: Service, assets: Path) -> APIRouter:
@@ -58,7 +62,7 @@ def _search_routes(service: Service) -> APIRouter:
     router = APIRouter()
 
     @router.get("/search")
-    def search(query: str, chat: int | None = None, message: int | None = None) -> Json:
+    def search(query: CleanText, chat: Number | None = None, message: Number | None = None) -> Json:
         """Return messages with hits: offsets in characters of the message's text, as `app.transcript` counts them.
 
         "more" tells that a message has hits that only a search in it alone gives.
@@ -68,7 +72,7 @@ def _search_routes(service: Service) -> APIRouter:
         return {"messages": [{**asdict(each), "more": more} for each, more in zip(found, has_more, strict=True)]}
 
     @router.put("/chats/{chat_id}/folder")
-    def file(chat_id: int, wanted: Folder) -> Json:
+    def file(chat_id: Number, wanted: Folder) -> Json:
         return chat_data(service.library.file_chat(chat_id, wanted.folder))
 
     @router.patch("/folders")
@@ -82,7 +86,7 @@ def _file_routes(service: Service, assets: Path) -> APIRouter:
     router = APIRouter()
 
     @router.get("/chats/{chat_id}/export.{format_}")
-    def export(chat_id: int, format_: ExportFormat) -> Response:
+    def export(chat_id: Number, format_: ExportFormat) -> Response:
         chat = service.library.archived(chat_id)
         headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(file_name(chat, format_), safe='')}"}
         media_type = f"{MEDIA_TYPES[format_]}; charset=utf-8"
@@ -98,8 +102,17 @@ def _file_routes(service: Service, assets: Path) -> APIRouter:
         return StreamingResponse(chain([first], pieces), media_type="application/vnd.sqlite3", headers=headers)
 
     @router.post("/import")
-    def import_(file: File) -> Json:
-        return {"chats": [chat_data(chat) for chat in service.library.import_chats(file.name, file.content)]}
+    async def import_(request: Request) -> Json:
+        """Take a `File`, which can be so large that it goes to disk as it arrives and is read in another process."""
+        with tempfile.TemporaryDirectory(prefix=".import-", dir=service.application.data_folder) as folder:
+            upload = Path(folder) / "upload.json"
+            try:
+                with upload.open("wb") as file:
+                    async for part in request.stream():
+                        file.write(part)
+            except ClientDisconnect:  # nobody is there to be told
+                return {}
+            return {"chats": list(map(chat_data, await run_in_threadpool(service.library.import_upload, upload)))}
 
     return router
 
@@ -121,20 +134,20 @@ def _preset_routes(service: Service) -> APIRouter:
         return {"name": presets.add(file.name, file.content)}
 
     @router.get("/{name}")
-    def text(name: str) -> Response:
+    def text(name: CleanText) -> Response:
         """Return the preset's file."""
         headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(f'{name}.toml', safe='')}"}
         return Response(presets.text(name), media_type="application/toml", headers=headers)
 
     @router.post("/{name}/apply")
-    def apply(name: str, chat: int | None = None) -> Response:
+    def apply(name: CleanText, chat: Number | None = None) -> Response:
         """Change a chat's settings (those of new ones if there is none) to what the preset says; return them."""
         settings = presets.apply(name, service.settings(chat))
         service.apply_settings(settings, chat)
         return Response(to_json(settings), media_type="application/json")
 
     @router.delete("/{name}")
-    def delete(name: str) -> Json:
+    def delete(name: CleanText) -> Json:
         presets.delete(name)
         return {}
 

@@ -11,12 +11,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, get_args
 
+from app.input_rules import clean_text
 from app.limits import OnLoop
 from app.sampling_text import logit_bias_from, logit_bias_json
 from backends.requests import CachePolicy, LoadRequest, Sampling
 
 NO_LIMIT = "none"
 """How TOML, which has no null, writes None."""
+
+_LARGEST_WHOLE_NUMBER = 2**64 - 1  # as seeds go
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ def chat_settings_from(table: Mapping[str, Any], base: ChatSettings) -> ChatSett
         try:
             changes[name] = _PARSERS[name](value)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{name} cannot be {value!r}: {error}") from error
+            raise ValueError(f"{name} cannot be {_shortened(value)}: {error}") from error
     _choose_constraint(changes)
     return replace(
         base,
@@ -144,9 +147,14 @@ def _among(changes: dict[str, Any], owner: type) -> dict[str, Any]:
     return {name: value for name, value in changes.items() if name in names}
 
 
+def _shortened(value: object) -> str:
+    said = repr(value)
+    return said if len(said) <= 60 else f"{said[:57]}..."
+
+
 def _text(value: object) -> str:
     if isinstance(value, str):
-        return value
+        return clean_text(value)
     raise ValueError("give text")
 
 
@@ -158,7 +166,10 @@ def _flag(value: object) -> bool:
 
 def _number(value: object) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise ValueError("give a smaller number") from None
     raise ValueError("give a number")
 
 
@@ -171,7 +182,9 @@ def _above_zero(value: object) -> float:
 def _whole(low: int) -> Callable[[object], int]:
     def parse(value: object) -> int:
         if isinstance(value, int) and not isinstance(value, bool) and value >= low:
-            return value
+            if value <= _LARGEST_WHOLE_NUMBER:
+                return value
+            raise ValueError("give a whole number below 2^64")
         raise ValueError(f"give a whole number of {low} or more")
 
     return parse

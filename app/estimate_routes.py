@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from app.page_data import Json
+from app.request_values import Number
 from app.service import Service
 from backends.errors import RingsideError
 from backends.requests import LoadRequest
@@ -21,7 +22,7 @@ from models.model_files import ModelFiles
 class Window(BaseModel):
     """The window to use."""
 
-    window: int = Field(ge=1)
+    window: Number = Field(ge=1)
 
 
 def estimate_routes(service: Service) -> APIRouter:
@@ -29,7 +30,7 @@ def estimate_routes(service: Service) -> APIRouter:
     router = APIRouter(prefix="/estimate")
 
     @router.get("")
-    def estimate(chat: int | None = None, libraries: bool = False) -> Json:
+    def estimate(chat: Number | None = None, libraries: bool = False) -> Json:
         """Return the card of the settings, None where nothing is known to estimate.
 
         Args:
@@ -39,7 +40,7 @@ def estimate_routes(service: Service) -> APIRouter:
         return {"card": card_data(request, data_folder, libraries)}
 
     @router.post("/use")
-    def use(wanted: Window, chat: int | None = None) -> Json:
+    def use(wanted: Window, chat: Number | None = None) -> Json:
         settings = service.settings(chat)
         service.apply_settings(replace(settings, load=replace(settings.load, window=wanted.window)), chat)
         return {}

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 from backends.errors import BadRequestError
 from backends.registry import BACKENDS
 from backends.requests import LoadRequest, Sampling
 
-MAX_TITLE_CHARS = 60
+MAX_TITLE_CHARS = 200
+"""Of one that a person types or a file brings."""
+
+MAX_FOLDER_CHARS = 60
 MAX_VARIANTS = 8
+
+_WIDEST_MARGIN = 20  # spaces and line ends among the words of a title; more of a long text is not looked at
 
 
 def require_words(text: str) -> None:
@@ -38,13 +45,31 @@ def require_variants(num_variants: int, sampling: Sampling) -> None:
         )
 
 
-def title_from(text: str) -> str:
-    """Return the text's first words, at most 60 characters, as a title."""
-    title = " ".join(text.split())
-    if len(title) <= MAX_TITLE_CHARS:
+def title_from(text: str, max_chars: int = 60) -> str:
+    """Return the text's first words as a title."""
+    title = one_line(text.lstrip()[: _WIDEST_MARGIN * max_chars])
+    if len(title) <= max_chars:
         return title
-    cut = title[:MAX_TITLE_CHARS]
+    cut = title[:max_chars]
     return f"{cut.rpartition(' ')[0] or cut}…"
+
+
+def one_line(text: str) -> str:
+    """Return a text as one line without control characters, which are not seen and cut what is copied."""
+    words = " ".join(clean_text(text).split())
+    return "".join(each for each in words if unicodedata.category(each) != "Cc")
+
+
+def checked_title(title: str) -> str:
+    """Return a title as it is kept. Raises BadRequestError for one that says nothing or is too long."""
+    title = one_line(title)
+    if not title:
+        raise BadRequestError("A chat needs a title.", "Type one, or leave the old one.")
+    if len(title) > MAX_TITLE_CHARS:
+        raise BadRequestError(
+            f"A title has at most {MAX_TITLE_CHARS} characters; this one has {len(title):,}.", "Choose a shorter one."
+        )
+    return title
 
 
 def clean_text(text: str) -> str:

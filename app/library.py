@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from app.archive import Archive, ArchivedChat
 from app.chat_import import read_chats
-from app.input_rules import clean_text
+from app.import_process import read_upload_apart
+from app.input_rules import MAX_FOLDER_CHARS, clean_text, one_line
 from app.presets import Presets
 from app.search_index import FoundMessage, SearchIndex
 from app.store import Chat, Store
 from app.store_backup import copy_store
 from backends.errors import BadRequestError
-
-MAX_FOLDER_CHARS = 60
 
 _PIECE_BYTES = 1 << 20
 
@@ -87,7 +86,14 @@ class Library:
         Raises:
             BadRequestError: it is not a file of chats; in one sentence.
         """
-        added = self._archive.add(read_chats(name, content))
+        return self._added(read_chats(name, content))
+
+    def import_upload(self, upload: Path) -> list[Chat]:
+        """Add the chats of a file that the page sent, all or none; see `read_upload`. Raises BadRequestError."""
+        return self._added(read_upload_apart(upload))
+
+    def _added(self, chats: Sequence[ArchivedChat]) -> list[Chat]:
+        added = self._archive.add(chats)
         self.catch_up_soon()
         return [self._store.chat(chat_id) for chat_id in added]
 
@@ -97,7 +103,7 @@ class Library:
 
 
 def _folder_name(name: str) -> str:
-    name = " ".join(clean_text(name).split())
+    name = one_line(name)
     if len(name) > MAX_FOLDER_CHARS:
         raise BadRequestError(f"A folder's name has at most {MAX_FOLDER_CHARS} characters.", "Choose a shorter one.")
     return name

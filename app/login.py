@@ -21,6 +21,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.request_limits import RequestLimits
 from app.running_instance import COOKIE
 
 MIN_PASSWORD_CHARS = 8
@@ -29,7 +30,6 @@ PATH = "/app/login"
 _VALID_S = 30 * 24 * 3600
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 60.0
 _MOST_CLIENTS = 1024
-_MOST_BODY_BYTES = 4096
 
 
 class Login:
@@ -108,6 +108,11 @@ def kept_salt(folder: Path) -> bytes:
 def login_needed(app: ASGIApp, login: Login) -> ASGIApp:
     """Return the application behind the login."""
 
+    async def password_page(scope: Scope, receive: Receive, send: Send) -> None:
+        await (await _login_answer(Request(scope, receive), login))(scope, receive, send)
+
+    login_page = RequestLimits(password_page)
+
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         connection = HTTPConnection(scope)
         answer: ASGIApp
@@ -115,7 +120,7 @@ def login_needed(app: ASGIApp, login: Login) -> ASGIApp:
         if login.accepts(connection.cookies.get(COOKIE, "")):
             answer = RedirectResponse("/", status_code=303) if is_login else app
         elif is_login:
-            answer = await _login_answer(Request(scope, receive), login)
+            answer = login_page
         elif "text/html" in connection.headers.get("accept", "") and scope.get("method") == "GET":
             answer = RedirectResponse(PATH, status_code=303)
         else:
@@ -141,13 +146,8 @@ async def _login_answer(request: Request, login: Login) -> Response:
 
 
 async def _password(request: Request) -> str | None:
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > _MOST_BODY_BYTES:
-            return None
     try:
-        password = json.loads(body)["password"]
+        password = json.loads(await request.body())["password"]
     except (ValueError, TypeError, KeyError):
         return None
     return password if isinstance(password, str) else None

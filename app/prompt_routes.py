@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from fastapi.responses import PlainTextResponse, Response
 
 from app.page_data import Json
+from app.request_values import Number
 from app.service import Service
 
 MAX_TOKENS = 2000
@@ -17,7 +18,7 @@ def prompt_routes(service: Service) -> APIRouter:
     router = APIRouter(prefix="/messages/{message_id}/prompt")
 
     @router.get("")
-    def page(message_id: int, first: int = 0, count: int = MAX_TOKENS) -> Json:
+    def page(message_id: Number, first: Number = 0, count: Number = MAX_TOKENS) -> Json:
         """Return tokens [first, first + count) as [id, piece of text], and how many there are."""
         prompt = service.prompt(message_id)
         first = max(first, 0)
@@ -29,11 +30,11 @@ def prompt_routes(service: Service) -> APIRouter:
         }
 
     @router.get("/text")
-    def text(message_id: int) -> Response:
+    def text(message_id: Number) -> Response:
         return PlainTextResponse(service.prompt(message_id).text)
 
     @router.get("/ids")
-    def ids(message_id: int) -> Response:
+    def ids(message_id: Number) -> Response:
         return PlainTextResponse(", ".join(map(str, service.prompt(message_id).token_ids)))
 
     return router

@@ -16,6 +16,7 @@ from app.page_data import Json
 from app.proof.background import Seen
 from app.proof.report import Figure
 from app.proof.verdicts import Symptom
+from app.request_values import CleanText, Number
 from app.service import Service
 from app.settings import worker_log_path
 from app.ui import proof_markup
@@ -30,34 +31,34 @@ MAX_POINTS_SHOWN = 300
 class Run(BaseModel):
     """One configuration."""
 
-    backend: str
+    backend: CleanText
     policy: CachePolicy = CachePolicy.RING
-    window: int = Field(512, ge=1)
-    sinks: int = Field(4, ge=0)
+    window: Number = Field(512, ge=1)
+    sinks: Number = Field(4, ge=0)
     kv_type: KVType = "auto"
 
 
 class Comparison(BaseModel):
     """What to compare."""
 
-    model: str
+    model: CleanText
     runs: list[Run]
-    prompt: str = ""
-    seed: int = Field(0, ge=0)
+    prompt: CleanText = ""
+    seed: Number = Field(0, ge=0)
     temperature: float = Field(0.8, ge=0)
-    tokens: int = Field(2000, ge=1)
-    reference_tokens: int = Field(0, ge=0)
+    tokens: Number = Field(2000, ge=1)
+    reference_tokens: Number = Field(0, ge=0)
     unload: bool = False
 
 
 class Visit(BaseModel):
     """What the doctor is to look at."""
 
-    model: str
+    model: CleanText
     run: Run
     symptom: Symptom | None = None
-    tokens: int = Field(1600, ge=0)
-    reference_tokens: int = Field(1600, ge=0)
+    tokens: Number = Field(1600, ge=0)
+    reference_tokens: Number = Field(1600, ge=0)
     unload: bool = False
 
 
@@ -102,21 +103,21 @@ def proof_routes(service: Service) -> APIRouter:
         return {}
 
     @router.get("/{name}")
-    def seen(name: str, version: int | None = None) -> Json:
+    def seen(name: CleanText, version: Number | None = None) -> Json:
         """Return a measurement; without figures and tables where the page has this version already."""
         found = measurements.seen(name)
         return seen_data(found) if found.version == version else {**seen_data(found), **shown_data(found)}
 
     @router.get("/{name}/report.html")
-    def html(name: str) -> Response:
+    def html(name: CleanText) -> Response:
         return _download(measurements.html(name), f"ringside-{name}.html", "text/html")
 
     @router.get("/{name}/results.json")
-    def results(name: str) -> Response:
+    def results(name: CleanText) -> Response:
         return _download(measurements.results(name), f"ringside-{name}.json", "application/json")
 
     @router.delete("/{name}")
-    def delete(name: str) -> Json:
+    def delete(name: CleanText) -> Json:
         measurements.delete(name)
         return {}
 

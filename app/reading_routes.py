@@ -9,6 +9,7 @@ from fastapi.responses import Response
 
 from app.finding import MAX_PLACES, Words, find
 from app.page_data import Json
+from app.request_values import CleanText, Number
 from app.service import Service
 from app.store import StoredMessage
 from app.transcript import HARD_LIMIT_CHARS, Transcript
@@ -40,7 +41,7 @@ def reading_routes(service: Service, transcripts: Transcripts) -> APIRouter:
     router = APIRouter()
 
     @router.get("/messages/{message_id}/blocks")
-    def blocks(message_id: int, first: int = 0, count: int | None = None) -> Json:
+    def blocks(message_id: Number, first: Number = 0, count: Number | None = None) -> Json:
         """Return blocks from `first` on: `count` of them, or as many as fit one answer."""
         run = service.run_of_message(message_id)
         source = text_source(service, message_id)
@@ -59,12 +60,12 @@ def reading_routes(service: Service, transcripts: Transcripts) -> APIRouter:
         }
 
     @router.get("/messages/{message_id}/outline")
-    def outline(message_id: int, section: int = 0) -> Json:
+    def outline(message_id: Number, section: Number = 0) -> Json:
         """Return sections from one on; while `open` is null there is more to ask for."""
         return outline_data(transcripts, message_id, text_source(service, message_id), max(section, 0))
 
     @router.get("/chats/{chat_id}/headings")
-    def headings(chat_id: int) -> Json:
+    def headings(chat_id: Number) -> Json:
         """Return the headings of the chat's replies, as [message, block, level, text]."""
         found = [
             [message.id, heading.block, heading.level, heading.text]
@@ -75,7 +76,7 @@ def reading_routes(service: Service, transcripts: Transcripts) -> APIRouter:
         return {"headings": found[:MAX_HEADINGS], "more": len(found) > MAX_HEADINGS}
 
     @router.get("/messages/{message_id}/place")
-    def place(message_id: int, offset: int, query: str = "") -> Json:
+    def place(message_id: Number, offset: Number, query: CleanText = "") -> Json:
         """Return the block that holds a character of the text, and how often `query` stands before it in that block."""
         source = text_source(service, message_id)
         block = transcripts.block_at(message_id, source, offset)
@@ -87,14 +88,14 @@ def reading_routes(service: Service, transcripts: Transcripts) -> APIRouter:
         return {"block": block, "nth": nth}
 
     @router.get("/messages/{message_id}/source")
-    def source_of_blocks(message_id: int, first: int, count: int) -> Response:
+    def source_of_blocks(message_id: Number, first: Number, count: Number) -> Response:
         """Return the text that these blocks show, exactly as kept."""
         source = text_source(service, message_id)
         start, end = transcripts.text_span(message_id, source, max(first, 0), max(count, 0))
         return exact(source(0)[start:end])
 
     @router.get("/chats/{chat_id}/texts")
-    def texts(chat_id: int, first: int, last: int) -> Json:
+    def texts(chat_id: Number, first: Number, last: Number) -> Json:
         """Return the texts from one message on screen to another, exactly as kept, as [message, text]."""
         messages = service.messages(chat_id)
         ids = [message.id for message in messages]
@@ -104,7 +105,7 @@ def reading_routes(service: Service, transcripts: Transcripts) -> APIRouter:
         return {"texts": [[message.id, message.text] for message in between]}
 
     @router.get("/chats/{chat_id}/find")
-    def find_in_chat(chat_id: int, query: str) -> Json:
+    def find_in_chat(chat_id: Number, query: CleanText) -> Json:
         """Return every place of the words in the chat's texts, as [message, start, length] in code points.
 
         "spellings" are the words as they stand there, for marking them.
@@ -125,7 +126,7 @@ def text_source(service: Service, message_id: int, stored: StoredMessage | None 
         return run.text_from
     kept = [stored.text] if stored else []
 
-    def text_from(offset: int) -> str:
+    def text_from(offset: Number) -> str:
         if not kept:
             kept.append(service.message(message_id).text)
         return kept[0][offset:]

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Annotated
 
 import plotly
-from fastapi import APIRouter, FastAPI, Query, Request
-from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from fastapi import APIRouter, FastAPI, Query
+from fastapi.responses import FileResponse, PlainTextResponse, Response
 from pydantic import BaseModel
 
 from app.archive_routes import archive_routes
@@ -24,12 +24,14 @@ from app.page_data import Json, chat_data, metrics_data, outlook_data, started_d
 from app.prompt_routes import prompt_routes
 from app.proof_routes import proof_pages, proof_routes
 from app.reading_routes import exact, reading_routes, text_source
+from app.request_values import CleanText, Number
+from app.route_errors import add_error_answers
 from app.run_routes import run_routes
 from app.service import Service
 from app.stream_routes import stream_routes
 from app.transcripts import Transcripts
 from app.tree_routes import tree_routes
-from backends.errors import BadRequestError, RingsideError
+from backends.errors import BadRequestError
 
 _MEDIA_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".png": "image/png"}
 
@@ -37,25 +39,25 @@ _MEDIA_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg
 class Text(BaseModel):
     """A message to send."""
 
-    text: str
+    text: CleanText
 
 
 class Question(Text):
     """A message to send, and how many variants of a reply to write."""
 
-    variants: int = 1
+    variants: Number = 1
 
 
 class Again(BaseModel):
     """How many variants to write anew."""
 
-    variants: int = 1
+    variants: Number = 1
 
 
 class ChatChange(BaseModel):
     """What to change of a chat; None leaves it."""
 
-    title: str | None = None
+    title: CleanText | None = None
     pinned: bool | None = None
 
 
@@ -69,7 +71,7 @@ def add_routes(app: FastAPI, service: Service, stopping: Callable[[], bool] = la
     """Add the /app/ routes; open event streams end once `stopping()` is true."""
     transcripts = Transcripts(edition_of=service.num_edits, opening_of=service.opening)
     window = MessageWindow(service, transcripts)
-    app.add_exception_handler(RingsideError, _displayable)
+    add_error_answers(app)
     for router in (
         _asset_routes(),
         _chat_routes(service, window),
@@ -88,12 +90,6 @@ def add_routes(app: FastAPI, service: Service, stopping: Callable[[], bool] = la
         app.include_router(router, prefix="/app")
 
 
-async def _displayable(request: Request, error: Exception) -> Response:
-    """Answer an error a person can act on as one sentence and the way out."""
-    assert isinstance(error, RingsideError)
-    return JSONResponse({"message": error.message, "hint": error.hint}, status_code=400)
-
-
 def _asset_routes() -> APIRouter:
     router = APIRouter()
     # a fixed list: no path from outside ever reaches the file system
@@ -101,7 +97,7 @@ def _asset_routes() -> APIRouter:
     files["plotly.min.js"] = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
     @router.get("/assets/{name}")
-    def asset(name: str) -> Response:
+    def asset(name: CleanText) -> Response:
         path = files.get(name)
         if path is None:
             return PlainTextResponse("There is no such file.", status_code=404)
@@ -118,7 +114,7 @@ def _chat_routes(service: Service, window: MessageWindow) -> APIRouter:
     router = APIRouter(prefix="/chats")
 
     @router.get("")
-    def chats(query: str = "") -> Json:
+    def chats(query: CleanText = "") -> Json:
         writing = {run.chat_id for run in service.active_runs()}
         return {"chats": [chat_data(chat, writing=chat.id in writing) for chat in service.chats(query)]}
 
@@ -127,7 +123,7 @@ def _chat_routes(service: Service, window: MessageWindow) -> APIRouter:
         return chat_data(service.create_chat())
 
     @router.get("/{chat_id}")
-    def chat(chat_id: int, known: int = 0, first: int = 0, count: int = 0) -> Json:
+    def chat(chat_id: Number, known: Number = 0, first: Number = 0, count: Number = 0) -> Json:
         """Return a chat's messages, whole at its end and at the places [first, first + count); see `MessageWindow`."""
         found = service.chat(chat_id)
         near = range(max(first, 0), max(first, 0) + max(count, 0))
@@ -143,7 +139,7 @@ def _chat_routes(service: Service, window: MessageWindow) -> APIRouter:
         }
 
     @router.patch("/{chat_id}")
-    def change(chat_id: int, wanted: ChatChange) -> Json:
+    def change(chat_id: Number, wanted: ChatChange) -> Json:
         if wanted.title is not None:
             service.rename_chat(chat_id, wanted.title)
         if wanted.pinned is not None:
@@ -151,28 +147,28 @@ def _chat_routes(service: Service, window: MessageWindow) -> APIRouter:
         return chat_data(service.chat(chat_id))
 
     @router.delete("/{chat_id}")
-    def delete(chat_id: int) -> Json:
+    def delete(chat_id: Number) -> Json:
         service.delete_chat(chat_id)
         return {}
 
     @router.post("/{chat_id}/send")
-    def send(chat_id: int, body: Question) -> Json:
+    def send(chat_id: Number, body: Question) -> Json:
         return started_data(service.send(chat_id, body.text, body.variants))
 
     @router.post("/{chat_id}/edit")
-    def edit(chat_id: int, body: Text) -> Json:
+    def edit(chat_id: Number, body: Text) -> Json:
         return started_data(service.edit_last(chat_id, body.text))
 
     @router.post("/{chat_id}/continue")
-    def continue_reply(chat_id: int) -> Json:
+    def continue_reply(chat_id: Number) -> Json:
         return started_data(service.continue_reply(chat_id))
 
     @router.post("/{chat_id}/regenerate")
-    def regenerate(chat_id: int, body: Again | None = None) -> Json:
+    def regenerate(chat_id: Number, body: Again | None = None) -> Json:
         return started_data(service.regenerate(chat_id, 1 if body is None else body.variants))
 
     @router.post("/{chat_id}/stop")
-    def stop(chat_id: int) -> Json:
+    def stop(chat_id: Number) -> Json:
         service.stop(chat_id)
         return {}
 
@@ -183,29 +179,29 @@ def _reply_routes(service: Service, transcripts: Transcripts, window: MessageWin
     router = APIRouter(prefix="/messages")
 
     @router.get("")
-    def messages(ids: Annotated[list[int], Query()]) -> Json:
+    def messages(ids: Annotated[list[Number], Query()]) -> Json:
         """Return messages whole; those that are gone are left out."""
         return {"messages": window.of_ids(ids)}
 
     @router.get("/{message_id}/text")
-    def text(message_id: int) -> Response:
+    def text(message_id: Number) -> Response:
         """Return the text exactly as kept; what copy buttons and downloads take."""
         return exact(text_source(service, message_id)(0))
 
     @router.get("/{message_id}/code/{number}")
-    def code(message_id: int, number: int) -> Response:
+    def code(message_id: Number, number: Number) -> Response:
         try:
             return exact(transcripts.code(message_id, text_source(service, message_id), number))
         except IndexError:
             raise BadRequestError("This piece of code is no longer there.", "Load the page again.") from None
 
     @router.get("/{message_id}/metrics")
-    def metrics(message_id: int) -> Json:
+    def metrics(message_id: Number) -> Json:
         record = service.metrics(message_id)
         return {"metrics": None if record is None else metrics_data(record)}
 
     @router.get("/{message_id}/metrics.csv")
-    def metrics_csv(message_id: int) -> Response:
+    def metrics_csv(message_id: Number) -> Response:
         name = f"ringside-{message_id}.csv"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         return Response(service.metrics_csv(message_id), media_type="text/csv", headers=headers)
@@ -221,7 +217,7 @@ def _model_routes(service: Service) -> APIRouter:
         return {**status_data(service.status()), "notices": service.notices()}
 
     @router.get("/outlook")
-    def before_loading(chat: int | None = None) -> Json:
+    def before_loading(chat: Number | None = None) -> Json:
         """Return what the settings will take and how to begin, before anything is loaded."""
         return outlook_data(outlook(service.settings(chat), service.application.data_folder), service.settings(chat))
 
@@ -231,7 +227,7 @@ def _model_routes(service: Service) -> APIRouter:
         return started_data(start_demo(service))
 
     @router.post("/load")
-    def load(chat: int | None = None) -> Json:
+    def load(chat: Number | None = None) -> Json:
         service.load(chat)
         return {}
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from app.page_data import Json, started_data
+from app.request_values import CleanText, Number
 from app.run_data import view_data
 from app.service import Service
 from backends.errors import BadRequestError
@@ -18,7 +19,7 @@ MAX_WAIT_S = 20.0
 class NewRun(BaseModel):
     """A message for a chat of its own, and settings by their flat names (see `app.chat_settings`)."""
 
-    prompt: str
+    prompt: CleanText
     settings: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -36,7 +37,7 @@ def run_routes(service: Service) -> APIRouter:
         return started_data(service.begin(wanted.prompt, wanted.settings))
 
     @router.get("/{run_id}")
-    async def view(run_id: str, offset: int = 0, version: int | None = None, wait_s: float = 0.0) -> Json:
+    async def view(run_id: CleanText, offset: Number = 0, version: Number | None = None, wait_s: float = 0.0) -> Json:
         """Return the state of a run and its text from a character on; waits for a version other than `version`."""
         run = service.run(run_id)
         if run is None:
@@ -46,7 +47,7 @@ def run_routes(service: Service) -> APIRouter:
         return view_data(run.view(max(offset, 0)))
 
     @router.post("/{run_id}/stop")
-    def stop(run_id: str) -> Json:
+    def stop(run_id: CleanText) -> Json:
         service.cancel(run_id)
         return {}
 

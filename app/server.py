@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from app.doors import LOCAL_ONLY, Doors, Guard
 from app.listening import address as address
 from app.listening import bind as bind
+from app.request_limits import RequestLimits
 from app.routes import add_routes
 from app.service import Service
 
@@ -32,6 +33,7 @@ def build_app(service: Service, stopping: Callable[[], bool] = lambda: False, do
 def build_routes(service: Service, stopping: Callable[[], bool] = lambda: False, doors: Doors = LOCAL_ONLY) -> FastAPI:
     """Return the application without its page."""
     app = FastAPI(title="Ringside", docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(RequestLimits)  # behind the guard: whoever is not let in is not listened to
     app.add_middleware(Guard, doors=doors)
     add_routes(app, service, stopping)
     return app

@@ -16,7 +16,15 @@ from app.editing import Editing
 from app.engine import Engine
 from app.engine_status import EngineStatus
 from app.fed_prompts import FedPrompt, FedPrompts
-from app.input_rules import clean_text, require_loadable, require_variants, require_words, title_from
+from app.input_rules import (
+    MAX_TITLE_CHARS,
+    checked_title,
+    clean_text,
+    require_loadable,
+    require_variants,
+    require_words,
+    title_from,
+)
 from app.library import Library
 from app.metrics import MetricsRecord
 from app.notebooks import Notebooks
@@ -98,14 +106,11 @@ class Service:
         Args:
             settings: of this chat alone; None takes those that new chats begin with.
         """
-        return self._store.add_chat(clean_text(title).strip(), to_json(settings or self._new_chat), kind)
+        return self._store.add_chat(title_from(title, MAX_TITLE_CHARS), to_json(settings or self._new_chat), kind)
 
     def rename_chat(self, chat_id: int, title: str) -> Chat:
-        """Set a title (blank is refused). Raises BadRequestError."""
-        title = " ".join(clean_text(title).split())
-        if not title:
-            raise BadRequestError("A chat needs a title.", "Type one, or leave the old one.")
-        self._store.rename_chat(chat_id, title)
+        """Set a title (blank or very long is refused). Raises BadRequestError."""
+        self._store.rename_chat(chat_id, checked_title(title))
         return self._store.chat(chat_id)
 
     def pin_chat(self, chat_id: int, pinned: bool) -> Chat:

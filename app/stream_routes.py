@@ -14,6 +14,7 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from app.following import Event, Follower
+from app.request_values import Number
 from app.service import Service
 from app.transcripts import Transcripts
 
@@ -31,12 +32,12 @@ def stream_routes(service: Service, transcripts: Transcripts, stopping: Callable
 
     @router.get("/stream")
     async def stream(
-        chat: int | None = None,
-        message: int | None = None,
-        block: int = 0,
-        sequence: int = 0,
-        chars: int = 0,
-        changes: int | None = None,
+        chat: Number | None = None,
+        message: Number | None = None,
+        block: Number = 0,
+        sequence: Number = 0,
+        chars: Number = 0,
+        changes: Number | None = None,
     ) -> StreamingResponse:
         follower = Follower(
             service,

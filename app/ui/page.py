@@ -19,6 +19,7 @@ from app.routes import assets_folder
 from app.service import Service
 from app.ui import markup
 from app.ui.first_script import FirstScript
+from app.ui.gradio_errors import GradioErrors
 from app.ui.notebook_markup import NOTEBOOK
 from app.ui.presets_markup import PRESETS
 from app.ui.settings_form import SettingsForm
@@ -54,6 +55,7 @@ _SENDING = (
 def mount_page(app: FastAPI, service: Service) -> FastAPI:
     """Put the page at / of the application."""
     app.add_middleware(FirstScript, source="/app/assets/idle_frames.js")
+    app.add_middleware(GradioErrors)
     page = build_page(service)
     mounted: FastAPI = gr.mount_gradio_app(
         app,

@@ -58,13 +58,13 @@ def sign_in(page: TestClient, password: str = PASSWORD) -> Any:
 def every_path(app: FastAPI) -> set[tuple[str, str]]:
     """Return method and path of every route, ours and Gradio's."""
     ours = {(method.upper(), path) for path, methods in app.openapi()["paths"].items() for method in methods}
-    gradio = {route for mounted in app.routes if isinstance(mounted, Mount) for route in _paths(mounted.routes)}
+    gradio = {route for mounted in app.routes if isinstance(mounted, Mount) for route in paths_of(mounted.routes)}
     return ours | gradio
 
 
-def _paths(routes: list[Any]) -> Iterator[tuple[str, str]]:
+def paths_of(routes: list[Any]) -> Iterator[tuple[str, str]]:
     for route in routes:
-        yield from _paths(getattr(route, "routes", None) or [])
+        yield from paths_of(getattr(route, "routes", None) or [])
         for method in getattr(route, "methods", None) or ():
             yield method, route.path
 
@@ -233,9 +233,15 @@ def test_a_wrong_password_opens_nothing(client: TestClient, password: str) -> No
     assert client.get("/app/chats").status_code == 401
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"password": 1}', b'{"password": "' + b"x" * 10_000 + b'"}'])
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"password": 1}', b"[" * 3_000, b"NaN", b"\xff"])
 def test_a_body_that_holds_no_password_is_refused(client: TestClient, body: bytes) -> None:
     assert client.post("/app/login", content=body, headers=JSON).status_code == 400
+
+
+def test_whoever_has_not_signed_in_sends_little(client: TestClient) -> None:
+    body = b'{"password": "' + b"x" * 10_000 + b'"}'
+    assert client.post("/app/login", content=body, headers=JSON).status_code == 413
+    assert client.post("/app/import", content=body, headers=JSON).status_code == 401
 
 
 def test_whoever_guesses_waits_longer_each_time_and_others_do_not(login: Login, clock: Clock) -> None:
