@@ -1,4 +1,4 @@
-"""Uniform numbers for sampling, one per generated token, from a counter instead of a state.
+"""What every engine's draws share: uniform numbers, one per generated token, from a counter instead of a state.
 
 A counter makes "stop after 7, continue for 13" draw what "20 in one go" draws, and rows and requests share no state.
 """
@@ -6,6 +6,9 @@ A counter makes "stop after 7, continue for 13" draw what "20 in one go" draws, 
 from __future__ import annotations
 
 import secrets
+
+ROUNDING = 1e-9
+"""Probabilities this close count as equal: two engines that add up equal numbers differ in the last digits."""
 
 _MASK = 2**64 - 1
 

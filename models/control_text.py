@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from backends.errors import BadRequestError
 from backends.requests import Message
 from models.chat_template import ChatTemplate
+from models.end_tokens import END_TOKENS
 from models.reasoning import BODY, CHANNEL, CHANNEL_STARTS, END, GEMMA_CHANNEL, PAIRS, TURN, split
 
 _FIRST_STAND_IN, _LAST_STAND_IN = 0xF0000, 0xFFFFD
@@ -40,6 +41,9 @@ class ControlTexts:
         self._lengths: Mapping[str, Sequence[int]] = {first: sorted(each) for first, each in lengths.items()}
         self._first = re.compile(f"[{re.escape(''.join(lengths))}]") if lengths else None
 
+    def __contains__(self, text: object) -> bool:
+        return text in self._texts
+
     @property
     def first_characters(self) -> frozenset[str]:
         return frozenset(self._lengths)
@@ -49,6 +53,11 @@ class ControlTexts:
         if self._first is None:
             return []
         return [match.start() for match in self._first.finditer(text) if self._begins(text, match.start(), kept)]
+
+    def at_start(self, text: str) -> str | None:
+        """Return the longest spelling that a text begins with."""
+        spans = (text[:length] for length in reversed(self._lengths.get(text[:1], ())))
+        return next((span for span in spans if span in self._texts), None)
 
     def _begins(self, text: str, start: int, kept: frozenset[str]) -> bool:
         spans = (text[start : start + length] for length in self._lengths[text[start]])
@@ -104,13 +113,13 @@ class Disguise:
 
 
 def template_markup(template: ChatTemplate, user_defined: Iterable[str]) -> list[str]:
-    """Return which tokens that are not control tokens by their kind a template puts around messages.
+    """Return which whole words of a vocabulary open or close turns: those a template writes, and all of `END_TOKENS`.
 
-    Some vocabularies list `<start_of_turn>` or `<｜User｜>` as ordinary whole words.
+    Some vocabularies list `<start_of_turn>` or `<｜User｜>` as such; HTML's `</s>` is an end of text for llama.cpp.
     """
     try:
         written = template.render(_PROBE)
     except BadRequestError:
-        return []
+        written = ""
     candidates = (text for text in user_defined if text not in _THINKING_MARKS and _MARKUP.fullmatch(text))
-    return [text for text in candidates if text in written]
+    return [text for text in candidates if text in written or text in END_TOKENS]

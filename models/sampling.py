@@ -15,12 +15,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from backends.draws import ROUNDING
 from backends.requests import Sampling
 from models.sampling_filters import (
     exclude_top_choices,
     keep_top_k,
     keep_top_sigma,
     keep_typical,
+    largest,
     one_cpu_row,
     without_dropped,
 )
@@ -124,7 +126,7 @@ def _candidates(logits_BV: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
     """
     vocab_size = logits_BV.shape[-1]
     if sampling.top_k is not None and sampling.top_k < vocab_size:
-        scores_BK, ids_BK = logits_BV.topk(sampling.top_k, dim=-1)
+        scores_BK, ids_BK = largest(logits_BV, sampling.top_k)
         scores_BK = scores_BK.double()
         scores_BK = _drop_beyond_top_p(scores_BK, _log_total(scores_BK), sampling.top_p)
     elif sampling.top_p < 1:
@@ -166,7 +168,7 @@ def _drop_beyond_top_p(scores_BK: Tensor, log_total_B1: Tensor, top_p: float) ->
         return scores_BK
     cumulative_BK = (scores_BK - log_total_B1).exp().cumsum(dim=-1)
     dropped_BK = torch.zeros_like(scores_BK, dtype=torch.bool)
-    dropped_BK[..., 1:] = cumulative_BK[..., :-1] >= top_p  # the most likely token stays, also for top-p 0
+    dropped_BK[..., 1:] = cumulative_BK[..., :-1] >= top_p - ROUNDING  # the most likely token stays, also for top-p 0
     return scores_BK.masked_fill(dropped_BK, -math.inf)
 
 

@@ -10,6 +10,8 @@ import math
 import torch
 from torch import Tensor
 
+from backends.draws import ROUNDING
+
 _LOG_OF_NOTHING = -1e4  # exp of it is 0, so p log p is 0 there and not the NaN of 0 times -inf
 
 
@@ -45,11 +47,25 @@ def keep_top_sigma(logits_BV: Tensor, num_sigmas: float) -> Tensor:
     return logits_BV.masked_fill(scores_BV < threshold_B1, -math.inf)
 
 
+def largest(logits_BV: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the `count` largest logits and their ids, largest first; of equal ones those with the lowest ids."""
+    scores_BK, ids_BK = logits_BV.topk(count, dim=-1)
+    least_B1 = scores_BK[..., -1:]
+    tied_BV = logits_BV == least_B1
+    if not one_cpu_row(logits_BV) or int(tied_BV.count_nonzero()) > int((scores_BK == least_B1).count_nonzero()):
+        free_B1 = count - (logits_BV > least_B1).sum(dim=-1, keepdim=True)
+        beyond_BV = tied_BV & (tied_BV.cumsum(dim=-1, dtype=torch.int32) > free_B1)
+        ids_BK = logits_BV.masked_fill(beyond_BV, -math.inf).topk(count, dim=-1).indices
+    ids_BK = ids_BK.sort(dim=-1).values
+    scores_BK, order_BK = logits_BV.gather(-1, ids_BK).sort(dim=-1, descending=True, stable=True)
+    return scores_BK, ids_BK.gather(-1, order_BK)
+
+
 def keep_top_k(logits_BV: Tensor, top_k: int | None) -> Tensor:
     """Keep the `top_k` largest logits where they are."""
     if top_k is None or top_k >= logits_BV.shape[-1]:
         return logits_BV
-    scores_BK, ids_BK = logits_BV.topk(top_k, dim=-1)
+    scores_BK, ids_BK = largest(logits_BV, top_k)
     return torch.full_like(logits_BV, -math.inf).scatter(-1, ids_BK, scores_BK)
 
 
@@ -79,7 +95,7 @@ def _typical(log_p_BK: Tensor, entropy_B1: Tensor, typical_p: float) -> tuple[Te
     distance_BK, order_BK = (log_p_BK + entropy_B1).abs().sort(dim=-1, stable=True)
     reached_BK = log_p_BK.gather(-1, order_BK).exp().cumsum(dim=-1)
     kept_BK = torch.ones_like(reached_BK, dtype=torch.bool)
-    kept_BK[..., 1:] = ~(reached_BK[..., :-1] > typical_p)
+    kept_BK[..., 1:] = ~(reached_BK[..., :-1] > typical_p + ROUNDING)
     farthest_B1 = distance_BK.masked_fill(~kept_BK, 0).amax(dim=-1, keepdim=True)
     return torch.zeros_like(kept_BK).scatter(-1, order_BK, kept_BK), farthest_B1
 
@@ -97,7 +113,7 @@ def exclude_top_choices(scores_BK: Tensor, probability: float, threshold: float,
     chance = torch.as_tensor(chance_B, dtype=torch.float64, device=scores_BK.device)
     if threshold > 0.5 or (one_cpu_row(scores_BK) and bool(chance.min() >= probability)):
         return scores_BK
-    above_BK = (scores_BK.softmax(dim=-1) >= threshold) & (scores_BK != -math.inf)
+    above_BK = (scores_BK.softmax(dim=-1) >= threshold - ROUNDING) & (scores_BK != -math.inf)
     least_B1 = scores_BK.masked_fill(~above_BK, math.inf).amin(dim=-1, keepdim=True)
     dropped_BK = (scores_BK > least_B1) & (chance < probability).unsqueeze(-1)
     return scores_BK.masked_fill(dropped_BK, -math.inf)

@@ -9,31 +9,11 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from models.end_tokens import END_TOKENS, ends_reply
 from models.gguf_reader import GgufFile
 from models.pre_tokenizers import PRE_TOKENIZERS
 from models.token_names import folder_token_names, gguf_token_id, read_json
 from models.vocabulary import TokenType, Vocabulary
-
-END_TOKENS = frozenset(
-    {
-        "<|eot_id|>",
-        "<|eom_id|>",
-        "<|im_end|>",
-        "<|end|>",
-        "<|return|>",
-        "<|call|>",
-        "<end_of_turn>",
-        "<turn|>",
-        "<|endoftext|>",
-        "<|end_of_text|>",
-        "<EOT>",
-        "[EOT]",
-        "<｜end▁of▁sentence｜>",
-        "</s>",
-        "<eos>",
-    }
-)
-"""Control tokens that end a reply wherever a vocabulary holds them; GGUF files often name only one of theirs."""
 
 
 @dataclass(frozen=True)
@@ -63,19 +43,26 @@ def gguf_special_tokens(gguf: GgufFile, vocabulary: Vocabulary) -> SpecialTokens
 
 
 def _end_token_ids(vocabulary: Vocabulary) -> list[int]:
-    """Return the control tokens whose text says that they end a reply."""
-    ends = [vocabulary.ids[text] for text in END_TOKENS & vocabulary.ids.keys()]
-    harmony = {"<|return|>", "<|call|>", "<|end|>"} <= vocabulary.ids.keys()
+    """Return the tokens whose text says that they end a reply."""
+    listed = ((text, vocabulary.ids[text]) for text in END_TOKENS if text in vocabulary.ids)
     return [
         token_id
-        for token_id in ends
-        if vocabulary.types[token_id] == TokenType.CONTROL
-        and not (harmony and vocabulary.tokens[token_id] == "<|end|>")  # there it only closes the reasoning
+        for text, token_id in listed
+        if (kind := vocabulary.types[token_id]) in (TokenType.CONTROL, TokenType.USER_DEFINED)
+        and ends_reply(text, kind == TokenType.CONTROL, vocabulary.ids)
     ]
 
 
+def _folder_end_ids(tokenizer: Tokenizer) -> list[int]:
+    """Return the added tokens whose text says that they end a reply."""
+    added = {token.content: (index, token) for index, token in tokenizer.get_added_tokens_decoder().items()}
+    return [index for text, (index, token) in added.items() if ends_reply(text, token.special, added)]
+
+
 def folder_special_tokens(folder: Path, tokenizer: Tokenizer) -> SpecialTokens:
-    """Read the ids from `tokenizer_config.json`, `generation_config.json` and `config.json`.
+    """Read the ids from the tokenizer's special tokens and what a folder's JSON files name.
+
+    Those are `tokenizer_config.json`, `special_tokens_map.json`, `generation_config.json` and `config.json`.
 
     Raises:
         ModelFileError: one of them is not JSON.
@@ -89,8 +76,9 @@ def folder_special_tokens(folder: Path, tokenizer: Tokenizer) -> SpecialTokens:
     if bos_id is None:
         bos_id = _first_int(generation.get("bos_token_id"), config.get("bos_token_id"))
     ends = {token_id for source in (generation, config) for token_id in _ints(source.get("eos_token_id"))}
-    if (eos_id := tokenizer.token_to_id(names.get("eos_token", ""))) is not None:
-        ends.add(eos_id)
+    named = (tokenizer.token_to_id(names.get(f"{kind}_token", "")) for kind in ("eos", "eot", "eom"))
+    ends.update(token_id for token_id in named if token_id is not None)
+    ends.update(_folder_end_ids(tokenizer))
     return SpecialTokens(bos_id, tuple(sorted(ends)), _adds_bos(tokenizer, settings, bos_id))
 
 

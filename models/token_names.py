@@ -34,13 +34,16 @@ def gguf_token_names(gguf: GgufFile) -> dict[str, str]:
 
 
 def folder_token_names(folder: Path) -> dict[str, str]:
-    """Return name -> text from `tokenizer_config.json`, which spells a token as a string or as an object.
+    """Return name -> text from `tokenizer_config.json`, or else `special_tokens_map.json`.
+
+    They spell a token as a string or as an object.
 
     Raises:
-        ModelFileError: the file is not JSON.
+        ModelFileError: one of them is not JSON.
     """
     names: dict[str, str] = {}
-    for name, value in read_json(folder / "tokenizer_config.json").items():
+    listed = read_json(folder / "special_tokens_map.json") | read_json(folder / "tokenizer_config.json")
+    for name, value in listed.items():
         text = value.get("content") if isinstance(value, dict) else value
         if name.endswith("_token") and isinstance(text, str):
             names[name] = text

@@ -36,8 +36,16 @@ class TextTokenizer:
         user_defined_texts: those that it reads as other whole tokens.
     """
 
-    def __init__(self, tokenizer: Tokenizer, special: SpecialTokens) -> None:
+    def __init__(self, tokenizer: Tokenizer, special: SpecialTokens, unused_ids: Iterable[int] = ()) -> None:
+        """Read which tokens are special.
+
+        Args:
+            tokenizer: adds no special tokens of its own, or is never asked to.
+            special: ids with a meaning.
+            unused_ids: tokens that fill the vocabulary up to the rows of the model's head.
+        """
         self._tokenizer = tokenizer
+        self._unused_ids = frozenset(unused_ids)
         self.special = special
         added = tokenizer.get_added_tokens_decoder()
         hidden = [index for index, token in added.items() if token.special and token.content not in CONTROL_MARKS]
@@ -62,13 +70,28 @@ class TextTokenizer:
         """Tokens, added ones included; the model's logits may have more rows."""
         return self._tokenizer.get_vocab_size(with_added_tokens=True)
 
+    def empty_ids(self, num_rows: int) -> tuple[int, ...]:
+        """Return the rows of logits that stand for no token, or for one that only fills the vocabulary up."""
+        name = self._tokenizer.id_to_token
+        return tuple(token for token in range(num_rows) if token in self._unused_ids or name(token) is None)
+
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text. Special tokens spelled in it become those tokens; no BOS is added."""
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def spelled(self, token_id: int) -> bytes:
         """Return one token's bytes; one that shows nothing in a text is given by its name."""
-        return self.pieces[token_id] or (self._tokenizer.id_to_token(token_id) or "").encode()
+        return self.pieces[token_id] or self.name(token_id).encode()
+
+    def name(self, token_id: int) -> str:
+        """Return what the vocabulary calls a token; nothing for ids outside it."""
+        return self._tokenizer.id_to_token(token_id) or ""
+
+    def id_of(self, name: str) -> int:
+        """Return the id of a token of the vocabulary by its name."""
+        token_id = self._tokenizer.token_to_id(name)
+        assert token_id is not None, f"{name!r} is no token"
+        return token_id
 
     def decode(self, token_ids: Iterable[int]) -> str:
         """Return the text of a sequence. Control tokens show nothing; bytes that are no character become U+FFFD."""
@@ -87,7 +110,8 @@ def load_tokenizer(files: ModelFiles) -> TextTokenizer:
 
 def _from_gguf(gguf: GgufFile) -> TextTokenizer:
     vocabulary = _gguf_vocabulary(gguf)
-    return TextTokenizer(build_tokenizer(vocabulary), gguf_special_tokens(gguf, vocabulary))
+    unused_ids = (token for token, kind in enumerate(vocabulary.types) if kind == TokenType.UNUSED)
+    return TextTokenizer(build_tokenizer(vocabulary), gguf_special_tokens(gguf, vocabulary), unused_ids)
 
 
 def _from_folder(folder: Path) -> TextTokenizer:

@@ -1,7 +1,7 @@
-"""The filters that llama.cpp's chain does not do as we need, over numpy: dropped tokens leave the arrays.
+"""The filters of `backends.requests.Sampling`, over numpy: dropped tokens leave the arrays, the rest keep their order.
 
-Same definitions and sources as `models.sampling_filters`, which see. llama.cpp's own typical-p cannot take tokens of
-probability 0, and its XTC and mirostat keep random states where ours is a counter.
+Same definitions and sources as `models.sampling_filters`, which see. Of equal tokens at a limit those with the lowest
+ids stay.
 """
 
 from __future__ import annotations
@@ -11,23 +11,29 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from backends.draws import ROUNDING
+
 Ids = npt.NDArray[np.int32]
+Logits = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.float64]
 
 
-def top_sigma(ids: Ids, scores: Scores, num_sigmas: float) -> tuple[Ids, Scores]:
+def top_sigma(ids: Ids, logits: Logits, num_sigmas: float) -> tuple[Ids, Logits]:
     """Keep logits within `num_sigmas` standard deviations of the largest."""
+    scores = logits.astype(np.float64)
     possible = scores[scores != -math.inf]
-    return _where(scores >= possible.max() - num_sigmas * possible.std(), ids, scores)
+    kept = scores >= possible.max() - num_sigmas * possible.std()
+    return ids[kept], logits[kept]
 
 
-def top_k(ids: Ids, scores: Scores, count: int | None) -> tuple[Ids, Scores]:
+def top_k(ids: Ids, logits: Logits, count: int | None) -> tuple[Ids, Logits]:
     """Keep the `count` largest logits."""
     if count is None or count >= len(ids):
-        return ids, scores
-    kept = np.zeros(len(ids), dtype=bool)
-    kept[np.argpartition(-scores, count - 1)[:count]] = True
-    return _where(kept, ids, scores)
+        return ids, logits
+    least = np.partition(logits, len(logits) - count)[len(logits) - count]
+    kept = logits > least
+    kept[np.flatnonzero(logits == least)[: count - np.count_nonzero(kept)]] = True
+    return ids[kept], logits[kept]
 
 
 def typical(ids: Ids, scores: Scores, typical_p: float) -> tuple[Ids, Scores]:
@@ -41,10 +47,17 @@ def typical(ids: Ids, scores: Scores, typical_p: float) -> tuple[Ids, Scores]:
 
 
 def top_p(ids: Ids, scores: Scores, share: float) -> tuple[Ids, Scores]:
-    """Keep the smallest set of most likely tokens whose probability reaches `share`."""
-    order = (-scores).argsort(kind="stable")
-    reached = np.exp(log_softmax(scores))[order].cumsum()
-    return _where(_first(order, 1 + np.count_nonzero(reached[:-1] < share)), ids, scores)
+    """Keep the smallest set of most likely tokens whose probability reaches `share`.
+
+    All tokens below (1 - share) / V together are less than 1 - share, so those above reach it: they alone are sorted.
+    """
+    log_p = log_softmax(scores)
+    likely = np.flatnonzero(log_p >= math.log((1 - share) / (2 * len(ids))))
+    order = likely[(-scores[likely]).argsort(kind="stable")]
+    reached = np.exp(log_p[order]).cumsum()
+    kept = np.zeros(len(ids), dtype=bool)
+    kept[order[: 1 + np.count_nonzero(reached[:-1] < share - ROUNDING)]] = True
+    return _where(kept, ids, scores)
 
 
 def min_p(ids: Ids, scores: Scores, fraction: float) -> tuple[Ids, Scores]:
@@ -54,7 +67,7 @@ def min_p(ids: Ids, scores: Scores, fraction: float) -> tuple[Ids, Scores]:
 
 def exclude_top_choices(ids: Ids, scores: Scores, threshold: float) -> tuple[Ids, Scores]:
     """Drop all tokens of at least `threshold` probability but the least likely of them."""
-    above = (np.exp(log_softmax(scores)) >= threshold) & (scores != -math.inf)
+    above = (np.exp(log_softmax(scores)) >= threshold - ROUNDING) & (scores != -math.inf)
     if threshold > 0.5 or not above.any():
         return ids, scores
     return _where(scores <= scores[above].min(), ids, scores)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -97,23 +96,24 @@ class LlamaCppBackend:
 
     def generate(self, request: GenerationRequest, cancelled: Cancelled) -> Iterator[Event]:
         prompt = self._prompt(request.messages, request.raw)
+        end_ids = self._prompts.end_ids
         constraint, opening = self._constraint(request), self._info.reasoning_opening
-        with closing(Reply(self._model, request, prompt, constraint, opening)) as reply:
-            yield from self._prefill(prompt, cancelled)
+        reply = Reply(self._model, request, prompt, end_ids, constraint, opening)
+        yield from self._prefill(prompt, cancelled)
+        reason = self._end_reason(reply, cancelled)
+        while reason is None:
+            token = self._draw(reply)
+            if token in end_ids:
+                reason = "stop"
+                break
+            yield TextChunk(reply.push(token), (token,), reply.is_settled)
             reason = self._end_reason(reply, cancelled)
-            while reason is None:
-                token = self._draw(reply)
-                if self._model.is_end(token):
-                    reason = "stop"
-                    break
-                yield TextChunk(reply.push(token), (token,), reply.is_settled)
-                reason = self._end_reason(reply, cancelled)
-                if reason is None:  # the last token of a reply is fed by the reply that follows
-                    self._sequence.feed((token,), want_logits=True)
-            if rest := reply.flush():
-                yield TextChunk(rest, ())
-            self._held_bytes.value(fresh=True)
-            yield Finished(reply.end_reason or reason, reply.seed, len(prompt), reply.num_tokens)
+            if reason is None:  # the last token of a reply is fed by the reply that follows
+                self._sequence.feed((token,), want_logits=True)
+        if rest := reply.flush():
+            yield TextChunk(rest, ())
+        self._held_bytes.value(fresh=True)
+        yield Finished(reply.end_reason or reason, reply.seed, len(prompt), reply.num_tokens)
 
     def token_losses(self, text: str, cancelled: Cancelled) -> Iterator[float]:
         """See `backends.contract.ScoresText`; what was in the cache is forgotten."""
@@ -122,7 +122,7 @@ class LlamaCppBackend:
     def _constraint(self, request: GenerationRequest) -> Constraint | None:
         model = self._model
         if self._constraints is None and (request.json_schema is not None or request.grammar is not None):
-            self._constraints = Constraints(model.encode, model.piece, model.vocab_size, model.end_ids)
+            self._constraints = Constraints(model.encode, model.piece, model.vocab_size, self._prompts.end_ids)
         return None if self._constraints is None else self._constraints.open(request)
 
     def piece(self, token_id: int) -> bytes:

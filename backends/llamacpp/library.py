@@ -18,11 +18,22 @@ from llama_cpp import llama_cpp as lib
 
 from backends.errors import RingsideError, UnsupportedModelError
 from backends.llamacpp.overrides import Overrides
+from models.end_tokens import HTML_END
 from models.reasoning import CONTROL_MARKS
 
 INFO, WARNING, ERROR, CONTINUED = 2, 3, 4, 5
 """Levels of `enum ggml_log_level`; 1 is debug, and verbose enough to be dropped at the door."""
 
+_HTML_END = HTML_END.encode()
+_KINDS = (
+    lib.LLAMA_TOKEN_ATTR_UNKNOWN
+    | lib.LLAMA_TOKEN_ATTR_UNUSED
+    | lib.LLAMA_TOKEN_ATTR_NORMAL
+    | lib.LLAMA_TOKEN_ATTR_CONTROL
+    | lib.LLAMA_TOKEN_ATTR_USER_DEFINED
+    | lib.LLAMA_TOKEN_ATTR_BYTE
+)
+"""Of `enum llama_token_attr`; `<unused5>` is of two kinds, and some models do draw it."""
 _ROTATES_IN_SECTIONS = (lib.LLAMA_ROPE_TYPE_MROPE, lib.LLAMA_ROPE_TYPE_IMROPE, lib.LLAMA_ROPE_TYPE_VISION)
 
 
@@ -149,14 +160,16 @@ class Model:
     def adds_bos(self) -> bool:
         return bool(lib.llama_vocab_get_add_bos(self.vocab))
 
-    def is_end(self, token: int) -> bool:
-        """Say whether the token ends a text or a turn."""
-        return bool(lib.llama_vocab_is_eog(self.vocab, token))
-
     @functools.cached_property
     def end_ids(self) -> tuple[int, ...]:
-        """Every token that ends a text or a turn. Asks for the whole vocabulary once, some 0.1 s at 262,144 tokens."""
-        return tuple(token for token in range(self.vocab_size) if self.is_end(token))
+        """Every token that ends a text or a turn; HTML's `</s>`, a word of some files, only if they name it."""
+        named = (lib.llama_vocab_eos(self.vocab), lib.llama_vocab_eot(self.vocab))
+        return tuple(
+            token
+            for token, kind in enumerate(self._attributes)
+            if lib.llama_vocab_is_eog(self.vocab, token)
+            and (token in named or not kind & lib.LLAMA_TOKEN_ATTR_USER_DEFINED or self.name(token) != _HTML_END)
+        )
 
     @functools.cached_property
     def _attributes(self) -> tuple[int, ...]:
@@ -173,10 +186,12 @@ class Model:
         """Spellings that `encode` reads as other whole tokens."""
         return self._texts_of(lib.LLAMA_TOKEN_ATTR_USER_DEFINED)
 
-    @property
+    @functools.cached_property
     def unused_ids(self) -> tuple[int, ...]:
-        """Tokens that fill the vocabulary up to the rows of the model's head; they stand for nothing."""
-        return tuple(token for token, kind in enumerate(self._attributes) if kind & lib.LLAMA_TOKEN_ATTR_UNUSED)
+        """Tokens that fill the vocabulary up to the rows of the model's head: they stand for nothing."""
+        return tuple(
+            token for token, kind in enumerate(self._attributes) if kind & _KINDS == lib.LLAMA_TOKEN_ATTR_UNUSED
+        )
 
     def _texts_of(self, attributes: int) -> list[str]:
         tokens = (token for token, kind in enumerate(self._attributes) if kind & attributes)

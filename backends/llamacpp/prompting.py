@@ -9,6 +9,7 @@ from backends.requests import Message
 from models.chat_template import ChatTemplate
 from models.control_text import ControlTexts, template_markup
 from models.prompt import build_prompt, num_pinned, plain_ids
+from models.turn_ends import turn_ends
 
 
 class Prompts:
@@ -16,6 +17,9 @@ class Prompts:
 
     Args:
         template: None for a base model, whose text is only continued.
+
+    Attributes:
+        end_ids: tokens that end a reply: those llama.cpp knows and those the template writes behind one.
     """
 
     def __init__(self, model: Model, template: ChatTemplate | None) -> None:
@@ -23,6 +27,9 @@ class Prompts:
         self._template = template
         markup = [] if template is None else template_markup(template, model.user_defined_texts)
         self._control_texts = ControlTexts([*model.control_texts, *markup])
+        bos_text = None if model.bos_id is None else model.name(model.bos_id).decode()
+        ends = [] if template is None else turn_ends(template, self._control_texts, bos_text)
+        self.end_ids = tuple(sorted({*model.end_ids, *(token for text in ends for token in model.encode(text))}))
 
     def ids(self, messages: Sequence[Message], raw: bool = False) -> list[int]:
         """Return the prompt of a chat; of no messages, the token that begins a text, if the model has one.

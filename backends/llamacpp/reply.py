@@ -26,11 +26,12 @@ _PRIMING_TOKENS = 16
 
 
 class Reply:
-    """State of one reply. Close it: its sampler holds memory of the library.
+    """State of one reply.
 
     Args:
         request: sampling, stop strings and limits.
         prompt: token ids, those of a reply that is continued included; penalties look at them.
+        end_ids: tokens that end a reply.
         opening: mark of reasoning that the model's template ends a prompt with.
 
     Attributes:
@@ -43,6 +44,7 @@ class Reply:
         model: Model,
         request: GenerationRequest,
         prompt: Sequence[int],
+        end_ids: Sequence[int],
         constraint: Constraint | None = None,
         opening: str = "",
     ) -> None:
@@ -53,7 +55,7 @@ class Reply:
         self._model = model
         self._max_tokens = request.max_new_tokens
         self._num_earlier = earlier.num_drawn_tokens if earlier else 0
-        banned = model.end_ids if request.ignore_end and constraint is None else ()
+        banned = (*model.unused_ids, *(end_ids if request.ignore_end and constraint is None else ()))
         rules = token_rules(sampling, model.encode, model.piece, model.vocab_size, banned, model.known_breakers)
         self._sampler = Sampler(sampling, model.vocab_size, prompt, rules)
         control = named_control_tokens(request.stop, model.encode, model.piece, model.name)
@@ -63,9 +65,6 @@ class Reply:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         for token in _last_ids(earlier)[-_PRIMING_TOKENS:]:
             self._decoder.decode(model.piece(token))
-
-    def close(self) -> None:
-        self._sampler.close()
 
     def draw(self, logits_V: npt.NDArray[np.float32]) -> int:
         """Return the next token, which may end the text; see `Sampler.draw`."""

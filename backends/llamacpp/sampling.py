@@ -1,21 +1,18 @@
 """Drawing the next token from llama.cpp's logits, to the letter of `backends.requests.Sampling`.
 
-Top-k, top-p and min-p are llama.cpp's own samplers, which sort no more of a large vocabulary than they need. Penalties
-and the draw are ours: llama.cpp's penalty walks over the whole vocabulary and has a fixed window; its draw keeps a
-random state, where a number from a counter lets a continued reply go on as if never stopped. Where one of the further
-filters is on, all are those of `backends.llamacpp.filters`.
+None of llama.cpp's own samplers: its filters leave it open which of several equal tokens they keep, its penalty walks
+over the whole vocabulary and has a fixed window, and its draw keeps a random state, where a number from a counter lets
+a continued reply go on as if never stopped. The filters are those of `backends.llamacpp.filters`.
 """
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from llama_cpp import llama_cpp as lib
 
 from backends.draws import second
 from backends.errors import RingsideError
@@ -24,12 +21,9 @@ from backends.llamacpp.history import RecentTokens, RepeatedRuns
 from backends.requests import Sampling
 from backends.token_rules import NO_RULES, TokenRules
 
-_CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("probability", np.float32)])
-assert _CANDIDATE.itemsize == ctypes.sizeof(lib.llama_token_data)
-
 
 class Sampler:
-    """Draws tokens for one reply. Close it: it holds memory of the library.
+    """Draws tokens for one reply.
 
     Args:
         sampling: the settings.
@@ -49,16 +43,8 @@ class Sampler:
         self._runs = RepeatedRuns(sampling, rules.breakers, tokens) if sampling.dry_multiplier else None
         self._bias_ids = np.array([token for token, _ in rules.biases], dtype=np.int32)
         self._bias = np.array([bias for _, bias in rules.biases], dtype=np.float32)
-        self._candidates = np.zeros(vocab_size, dtype=_CANDIDATE)
         self._ids = np.arange(vocab_size, dtype=np.int32)
-        self._filters_here = sampling.top_n_sigma is not None or sampling.typical_p < 1 or sampling.xtc_probability > 0
-        self._chain = None if self._filters_here else _filter_chain(sampling)
         self._most_bits = None if sampling.mirostat_tau is None else 2 * sampling.mirostat_tau
-
-    def close(self) -> None:
-        if self._chain is not None:
-            lib.llama_sampler_free(self._chain)
-            self._chain = None
 
     def push(self, token: int) -> None:
         """Take in a token of the sequence, drawn or not."""
@@ -91,7 +77,7 @@ class Sampler:
             return best
         if self._most_bits is not None:
             return self._draw_by_surprise(logits_V, self._most_bits, uniform)
-        ids, scores = self._filtered_here(logits_V, uniform) if self._filters_here else self._filtered(logits_V)
+        ids, scores = self._filtered(logits_V, uniform)
         return _inverse_cdf(ids, scores, sampling.temperature, uniform)
 
     def _adjust(self, logits_V: npt.NDArray[np.float32], allowed_V: npt.NDArray[np.bool_] | None) -> None:
@@ -114,15 +100,16 @@ class Sampler:
         presence, frequency = np.float32(sampling.presence_penalty), np.float32(sampling.frequency_penalty)
         logits_V[ids] = picked - (recent.counts() * frequency + presence)
 
-    def _filtered_here(
+    def _filtered(
         self, logits_V: npt.NDArray[np.float32], uniform: float
     ) -> tuple[filters.Ids, npt.NDArray[np.float64]]:
         """Return what the filters leave: ids and logits, in token-id order."""
         sampling = self._sampling
-        ids, scores = self._ids, logits_V.astype(np.float64)
+        ids, logits = self._ids, logits_V
         if sampling.top_n_sigma is not None:
-            ids, scores = filters.top_sigma(ids, scores, sampling.top_n_sigma)
-        ids, scores = filters.top_k(ids, scores, sampling.top_k)
+            ids, logits = filters.top_sigma(ids, logits, sampling.top_n_sigma)
+        ids, logits = filters.top_k(ids, logits, sampling.top_k)
+        scores = logits.astype(np.float64)
         if sampling.typical_p < 1:
             ids, scores = filters.typical(ids, scores, sampling.typical_p)
         if sampling.top_p < 1:
@@ -144,43 +131,6 @@ class Sampler:
         surprise = -float(log_p[np.searchsorted(ids, token)]) / math.log(2)
         self._most_bits = most_bits - sampling.mirostat_eta * (surprise - sampling.mirostat_tau)
         return token
-
-    def _filtered(self, logits_V: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-        """Return what top-k, top-p and min-p leave: ids and logits, in token-id order."""
-        if self._chain is None:
-            return self._ids, logits_V
-        self._candidates["id"] = self._ids
-        self._candidates["logit"] = logits_V
-        data = self._candidates.ctypes.data_as(lib.llama_token_data_p)
-        kept: Any = lib.llama_token_data_array(data=data, size=len(self._ids), selected=-1, sorted=False)
-        lib.llama_sampler_apply(self._chain, ctypes.byref(kept))
-        # A sampler may answer with an array of its own, so the result is read where the library points.
-        address = ctypes.addressof(kept.data.contents)
-        buffer = (lib.llama_token_data * kept.size).from_address(address)
-        candidates = np.frombuffer(buffer, dtype=_CANDIDATE)
-        order = candidates["id"].argsort()
-        return candidates["id"][order], candidates["logit"][order]
-
-
-def _filter_chain(sampling: Sampling) -> Any:
-    """Return llama.cpp's samplers in the documented order; None where they would keep everything."""
-    steps = []
-    if sampling.top_k is not None:
-        steps.append(lib.llama_sampler_init_top_k(sampling.top_k))
-    if sampling.top_p < 1:
-        steps.append(lib.llama_sampler_init_top_p(sampling.top_p, 1))
-    if sampling.min_p > 0:
-        steps.append(lib.llama_sampler_init_min_p(sampling.min_p, 1))
-    if not steps or sampling.temperature == 0:
-        for step in steps:
-            lib.llama_sampler_free(step)
-        return None
-    params = lib.llama_sampler_chain_default_params()
-    params.no_perf = True
-    chain = lib.llama_sampler_chain_init(params)
-    for step in steps:
-        lib.llama_sampler_chain_add(chain, step)
-    return chain
 
 
 def _inverse_cdf(

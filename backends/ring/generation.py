@@ -50,7 +50,7 @@ class RingBackend:
         device: where the model runs.
         pins_system_prompt: whether the sinks are the system prompt of each chat.
         prompts: turns chats into token ids.
-        end_ids: tokens that end a text, beside those the tokenizer knows.
+        end_ids: tokens that end a text, beside those that `prompts` knows.
         info: what was loaded.
         identity: what a saved state of this cache belongs to, beside what `info` says; None where none can be kept.
 
@@ -74,10 +74,11 @@ class RingBackend:
         self._device = device
         self._pins_system_prompt = pins_system_prompt
         self._prompts = prompts
-        ends = {*end_ids, *prompts.tokenizer.eos_ids}
+        ends = {*end_ids, *prompts.end_ids}
         self._end_ids = tuple(sorted(end for end in ends if 0 <= end < model.vocab_size))  # files name ids beyond it
         self._info = info
         self._identity = dict(identity or {})
+        self._empty_ids = prompts.tokenizer.empty_ids(model.vocab_size)
         self._device_process = memory.DeviceProcessMemory(self._device)
         self._text: CachedText | None = None
         self._drafts: Drafts | None = None
@@ -298,7 +299,7 @@ class RingBackend:
 
     def _new_step(self, request: GenerationRequest, cache: TextCache, num_rows: int = 1) -> TokenStep:
         constrained = _is_constrained(request)
-        banned = self._end_ids if request.ignore_end and not constrained else ()
+        banned = (*self._empty_ids, *(self._end_ids if request.ignore_end and not constrained else ()))
         tokenizer = self._prompts.tokenizer
         vocab_size = self._model.vocab_size
         rules = token_rules(request.sampling, tokenizer.encode, tokenizer.pieces.__getitem__, vocab_size, banned)

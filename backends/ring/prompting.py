@@ -10,6 +10,7 @@ from models.chat_template import ChatTemplate
 from models.control_text import ControlTexts, template_markup
 from models.prompt import build_prompt, num_pinned, plain_ids
 from models.tokenizer import TextTokenizer
+from models.turn_ends import turn_ends
 
 
 class Prompts:
@@ -17,6 +18,9 @@ class Prompts:
 
     Args:
         template: None for a base model, whose text is only continued.
+
+    Attributes:
+        end_ids: tokens that end a reply: those the model's files name and those the template writes behind one.
     """
 
     def __init__(self, tokenizer: TextTokenizer, template: ChatTemplate | None) -> None:
@@ -24,6 +28,9 @@ class Prompts:
         self._template = template
         markup = [] if template is None else template_markup(template, tokenizer.user_defined_texts)
         self._control_texts = ControlTexts([*tokenizer.control_texts, *markup])
+        bos_text = None if tokenizer.bos_id is None else tokenizer.name(tokenizer.bos_id)
+        ends = [] if template is None else turn_ends(template, self._control_texts, bos_text)
+        self.end_ids = tuple(sorted({*tokenizer.eos_ids, *map(tokenizer.id_of, ends)}))
 
     @property
     def has_template(self) -> bool:

@@ -324,7 +324,6 @@ def test_equal_logits_give_the_token_that_the_ring_backend_draws(
     expected = int(ring_sampling.draw(torch.from_numpy(logits.copy()), sampling, uniform, torch.tensor(recent[-20:])))
     sampler = Sampler(sampling, 500, recent)
     assert sampler.draw(logits.copy(), uniform) == expected
-    sampler.close()
 
 
 @given(
@@ -343,4 +342,3 @@ def test_banned_tokens_are_never_drawn_and_nothing_left_is_an_error() -> None:
     for bad in (np.nan, np.inf):
         with pytest.raises(RingsideError, match="not a number"):
             sampler.draw(np.array([1.0, bad, 0.0], np.float32), 0.5)
-    sampler.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -157,8 +156,7 @@ def pushed(request: pytest.FixtureRequest, model_path: Path) -> Iterator[object]
     model = Model(model_path, False, lambda fraction: None)
 
     def in_llamacpp(wanted: GenerationRequest, prompt: str, text: str) -> tuple[str, str | None]:
-        with closing(LlamaCppReply(model, wanted, model.encode(prompt))) as reply:
-            return taken(reply, model.encode(text))
+        return taken(LlamaCppReply(model, wanted, model.encode(prompt), model.end_ids), model.encode(text))
 
     yield in_llamacpp
     model.close()

@@ -25,6 +25,7 @@ def write_tiny_gguf(
     deaf_layers: Sequence[int] = (),
     control: Sequence[str] = (),
     eos_id: int = 2,
+    more_tokens: Sequence[tuple[str, gguf.TokenType]] = (),
 ) -> Path:
     """Write a model of one token a byte.
 
@@ -34,6 +35,7 @@ def write_tiny_gguf(
         sliding_pattern: every n-th layer is full; 0 slides them all; None leaves it to llama.cpp (6 for gemma3).
         deaf_layers: whose attention has no effect, so that what later layers cache depends on the token alone.
         control: control tokens behind the bytes.
+        more_tokens: put behind the others; their weights are the largest, so that they are often the likeliest.
         fill: value of every weight of the last layer's feed-forward block instead of random ones.
     """
     writer = gguf.GGUFWriter(path, architecture)
@@ -52,8 +54,11 @@ def write_tiny_gguf(
         writer.add_sliding_window(sliding_window)
         if sliding_pattern is not None:
             writer.add_uint32("gemma3.attention.sliding_window_pattern", sliding_pattern)
-    _add_vocabulary(writer, eos_id, control)
-    for name, tensor in _tensors(architecture, num_layers, fill, deaf_layers, VOCAB_SIZE + len(control)).items():
+    _add_vocabulary(writer, eos_id, [*((text, gguf.TokenType.CONTROL) for text in control), *more_tokens])
+    tensors = _tensors(architecture, num_layers, fill, deaf_layers, VOCAB_SIZE + len(control))
+    more_rows = np.random.default_rng(1).normal(0, 3, (len(more_tokens), HIDDEN)).astype(np.float32)
+    tensors["token_embd.weight"] = np.concatenate([tensors["token_embd.weight"], more_rows])
+    for name, tensor in tensors.items():
         writer.add_tensor(name, tensor)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -62,12 +67,13 @@ def write_tiny_gguf(
     return path
 
 
-def _add_vocabulary(writer: gguf.GGUFWriter, eos_id: int, more_control: Sequence[str]) -> None:
+def _add_vocabulary(writer: gguf.GGUFWriter, eos_id: int, more_tokens: Sequence[tuple[str, gguf.TokenType]]) -> None:
     writer.add_tokenizer_model("llama")
-    writer.add_token_list([*_SPECIAL, *(f"<0x{byte:02X}>" for byte in range(256)), *more_control])
-    writer.add_token_scores([0.0] * (VOCAB_SIZE + len(more_control)))
+    more_texts, more_types = [text for text, _ in more_tokens], [kind for _, kind in more_tokens]
+    writer.add_token_list([*_SPECIAL, *(f"<0x{byte:02X}>" for byte in range(256)), *more_texts])
+    writer.add_token_scores([0.0] * (VOCAB_SIZE + len(more_tokens)))
     unknown, control, byte = gguf.TokenType.UNKNOWN, gguf.TokenType.CONTROL, gguf.TokenType.BYTE
-    writer.add_token_types([unknown, control, control, *[byte] * 256, *[control] * len(more_control)])
+    writer.add_token_types([unknown, control, control, *[byte] * 256, *more_types])
     writer.add_unk_token_id(0)
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(eos_id)

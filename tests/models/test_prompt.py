@@ -300,5 +300,5 @@ def test_spellings_that_overlap_are_all_cut() -> None:
 def test_markup_of_a_template_counts_as_control_tokens_though_the_vocabulary_calls_it_words() -> None:
     words = ["<start_of_turn>", "<end_of_turn>", "<table>", "\n", "<think>", "model"]
     assert template_markup(template(GEMMA2), words) == ["<start_of_turn>", "<end_of_turn>"]
-    assert template_markup(template(THINKING), words) == []
-    assert template_markup(template("{{ raise_exception('no') }}"), words) == []
+    for other in (THINKING, "{{ raise_exception('no') }}"):
+        assert template_markup(template(other), words) == ["<end_of_turn>"], "it ends texts in any vocabulary"
