@@ -51,12 +51,22 @@ class ArchivedMessage:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """Things of one kind that a file holds and a chat here has no place for; the kind is named for one and several."""
+
+    one: str
+    several: str
+    count: int
+
+
+@dataclass(frozen=True)
 class ArchivedChat:
     """A chat with its messages, oldest first. Times are seconds since 1970, UTC; 0 where they are not known.
 
     Attributes:
         leaf: place of the last message on screen; None for the last of all.
         settings: flat JSON, see `app.chat_settings`; empty for none.
+        left_out: of the file it was read from; this is said once and not kept.
     """
 
     title: str
@@ -68,6 +78,7 @@ class ArchivedChat:
     created_at_s: float = 0.0
     updated_at_s: float = 0.0
     settings: str = ""
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def shown(self) -> list[ArchivedMessage]:

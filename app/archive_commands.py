@@ -19,6 +19,7 @@ import typer
 from app.archive import Archive, ArchivedChat
 from app.command_errors import report
 from app.figures import byte_count
+from app.imported_parts import PROGRAMS, left_out_words
 from app.instance import Instance
 from app.settings import read_settings
 from app.store import Store
@@ -68,7 +69,7 @@ def export(
 def import_(
     files: Annotated[
         list[Path],
-        typer.Argument(help="JSON of Ringside, text-generation-webui or Open WebUI, plain text, or a backup."),
+        typer.Argument(help=f"JSON of Ringside, {PROGRAMS}; plain text, or a backup."),
     ],
     as_json: Json = False,
 ) -> None:
@@ -76,15 +77,19 @@ def import_(
     with _failing_in_words(as_json), _store(new=True) as store:
         for path in files:
             archive = Archive(store.database)
-            added = archive.add(_read(path))
+            read = _read(path)
+            added = archive.add(read)
             chats = [store.chat(chat_id) for chat_id in added]
             titles = ", ".join(chat.title or "(no title)" for chat in chats[:3]) + (" ..." if len(chats) > 3 else "")
+            left_out = left_out_words(read)
             _say(
-                f"{path}: {_count(len(chats), 'chat')} added: {titles}",
+                f"{path}: {_count(len(chats), 'chat')} added: {titles}"
+                + (f" (left out: {left_out})" if left_out else ""),
                 {
                     "event": "imported",
                     "file": str(path),
                     "chats": [{"id": chat.id, "title": chat.title} for chat in chats],
+                    "left_out": left_out,
                 },
                 as_json,
             )

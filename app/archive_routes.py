@@ -103,7 +103,10 @@ def _file_routes(service: Service, assets: Path) -> APIRouter:
 
     @router.post("/import")
     async def import_(request: Request) -> Json:
-        """Take a `File`, which can be so large that it goes to disk as it arrives and is read in another process."""
+        """Take a `File`, which can be so large that it goes to disk as it arrives and is read in another process.
+
+        Return the chats that came in; "left_out" says in words what of the file is not in them.
+        """
         with tempfile.TemporaryDirectory(prefix=".import-", dir=service.application.data_folder) as folder:
             upload = Path(folder) / "upload.json"
             try:
@@ -112,7 +115,8 @@ def _file_routes(service: Service, assets: Path) -> APIRouter:
                         file.write(part)
             except ClientDisconnect:  # nobody is there to be told
                 return {}
-            return {"chats": list(map(chat_data, await run_in_threadpool(service.library.import_upload, upload)))}
+            chats, left_out = await run_in_threadpool(service.library.import_upload, upload)
+            return {"chats": list(map(chat_data, chats)), "left_out": left_out}
 
     return router
 

@@ -1,4 +1,4 @@
-"""Chats from files: Ringside's own, text-generation-webui's, Open WebUI's, and plain text.
+"""Chats from files: Ringside's own, those of other programs, and plain text.
 
 Which one it is shows in the content; the name only titles what has no title of its own.
 """
@@ -10,12 +10,19 @@ from pathlib import PurePath
 
 from app import chat_json
 from app.archive import ArchivedChat, ArchivedMessage
+from app.chatgpt_import import from_chatgpt, is_chatgpt
+from app.imported_parts import PROGRAMS
 from app.input_rules import clean_text, title_from
+from app.kobold_import import from_kobold, is_kobold
+from app.lm_studio_import import from_lm_studio, is_lm_studio
 from app.open_webui_import import from_open_webui, is_open_webui
+from app.silly_tavern_import import from_silly_tavern, is_silly_tavern
 from app.textgen_import import from_textgen
 from backends.errors import BadRequestError
 
 MAX_CHARS = 200_000_000
+
+_JSON_SUFFIXES = (".json", ".jsonl")
 
 
 def read_chats(name: str, content: bytes | str) -> list[ArchivedChat]:
@@ -31,7 +38,9 @@ def read_chats(name: str, content: bytes | str) -> list[ArchivedChat]:
     text = _decoded(name, content)
     if not text.strip():
         raise BadRequestError(f"{name} is empty.", "Choose another file.")
-    if text.lstrip()[:1] in ("{", "[") or PurePath(name).suffix.lower() == ".json":
+    if is_silly_tavern(text):
+        chats = [from_silly_tavern(_title(name), text)]
+    elif text.lstrip()[:1] in ("{", "[") or _is_named_json(name):
         chats = _from_json(name, text)
     else:
         chats = [ArchivedChat(_title(name), (ArchivedMessage("user", clean_text(text)),))]
@@ -44,7 +53,7 @@ def _from_json(name: str, text: str) -> list[ArchivedChat]:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        if PurePath(name).suffix.lower() != ".json":  # a text that happens to begin with a bracket
+        if not _is_named_json(name):  # a text that happens to begin with a bracket
             return [ArchivedChat(_title(name), (ArchivedMessage("user", clean_text(text)),))]
         raise BadRequestError(f"{name} is not complete JSON: {error}.", "Export it again.") from error
     if isinstance(content, dict):
@@ -52,13 +61,23 @@ def _from_json(name: str, text: str) -> list[ArchivedChat]:
             return chat_json.from_file(content)
         if content.get("internal", content.get("data")):
             return [from_textgen(name, _title(name), content)]
+        if is_kobold(content):
+            return from_kobold(_title(name), content)
+        if is_lm_studio(content):
+            return [from_lm_studio(_title(name), content)]
     chats = [content] if isinstance(content, dict) else content
+    if isinstance(chats, list) and chats and all(is_chatgpt(chat) for chat in chats):
+        return [from_chatgpt(chat) for chat in chats]
     if isinstance(chats, list) and chats and all(is_open_webui(chat) for chat in chats):
         return [from_open_webui(chat) for chat in chats]
     raise BadRequestError(
         f"{name} is not a file of chats that Ringside knows.",
-        "It reads its own JSON, that of text-generation-webui and Open WebUI, and plain text.",
+        f"It reads its own JSON, that of {PROGRAMS}, and plain text.",
     )
+
+
+def _is_named_json(name: str) -> bool:
+    return PurePath(name).suffix.lower() in _JSON_SUFFIXES
 
 
 def _decoded(name: str, content: bytes | str) -> str:

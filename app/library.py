@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from app.archive import Archive, ArchivedChat
-from app.chat_import import read_chats
 from app.import_process import read_upload_apart
+from app.imported_parts import left_out_words
 from app.input_rules import MAX_FOLDER_CHARS, clean_text, one_line
 from app.presets import Presets
 from app.search_index import FoundMessage, SearchIndex
@@ -80,22 +80,19 @@ class Library:
         """Return all chats for export, oldest first."""
         return [self._archive.chat(chat_id) for chat_id in self._archive.chat_ids()]
 
-    def import_chats(self, name: str, content: bytes | str) -> list[Chat]:
-        """Add the chats of a file, all or none; see `read_chats`.
+    def import_upload(self, upload: Path) -> tuple[list[Chat], str]:
+        """Add the chats of a file that the page sent, all or none; see `read_upload`.
+
+        Returns:
+            The chats, and in words what of the file is not in them.
 
         Raises:
             BadRequestError: it is not a file of chats; in one sentence.
         """
-        return self._added(read_chats(name, content))
-
-    def import_upload(self, upload: Path) -> list[Chat]:
-        """Add the chats of a file that the page sent, all or none; see `read_upload`. Raises BadRequestError."""
-        return self._added(read_upload_apart(upload))
-
-    def _added(self, chats: Sequence[ArchivedChat]) -> list[Chat]:
+        chats = read_upload_apart(upload)
         added = self._archive.add(chats)
         self.catch_up_soon()
-        return [self._store.chat(chat_id) for chat_id in added]
+        return [self._store.chat(chat_id) for chat_id in added], left_out_words(chats)
 
     def close(self) -> None:
         """Stop indexing. Twice is fine."""

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import html
 import json
-import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from app.archive import BEGINNING, ArchivedChat, ArchivedMessage
+from app.imported_parts import from_the_roots, reply_text, timestamp_s
 from app.input_rules import clean_text, title_from
-from models.reasoning import PAIRS
 
 Json = dict[str, Any]
 
@@ -43,8 +42,8 @@ def from_open_webui(entry: Json) -> ArchivedChat:
         messages=messages,
         leaf=None if leaf == len(messages) - 1 else leaf,
         pinned=entry.get("pinned") is True,
-        created_at_s=_timestamp_s(entry.get("created_at", inner.get("timestamp"))),
-        updated_at_s=_timestamp_s(entry.get("updated_at")),
+        created_at_s=timestamp_s(entry.get("created_at", inner.get("timestamp"))),
+        updated_at_s=timestamp_s(entry.get("updated_at")),
         settings=json.dumps({"system_prompt": clean_text(system)}) if system else "",
     )
 
@@ -71,7 +70,7 @@ def _tree(nodes: dict[str, Json], current: str) -> tuple[tuple[ArchivedMessage, 
     """Return all messages, each after the one it follows, and the place of the current one (or of what it follows)."""
     messages: list[ArchivedMessage] = []
     places: dict[str, int] = {}  # of a message; of the one before it where it is none of ours
-    for id_ in _from_the_roots(nodes):
+    for id_ in from_the_roots({id_: str(node.get("parentId")) for id_, node in nodes.items()}):
         follows = places.get(str(nodes[id_].get("parentId")), BEGINNING)
         if nodes[id_].get("role") not in ("user", "assistant"):
             places[id_] = follows
@@ -80,23 +79,6 @@ def _tree(nodes: dict[str, Json], current: str) -> tuple[tuple[ArchivedMessage, 
         messages.append(_message(nodes[id_], None if follows == len(messages) - 1 else follows))
     leaf = places.get(current, BEGINNING)
     return tuple(messages), None if leaf == BEGINNING else leaf
-
-
-def _from_the_roots(nodes: dict[str, Json]) -> Iterator[str]:
-    """Yield every id once, a parent before its children, siblings as they are listed; a circle is cut somewhere."""
-    children: dict[str, list[str]] = {id_: [] for id_ in nodes}
-    roots: list[str] = []
-    for id_, node in nodes.items():
-        children.get(str(node.get("parentId")), roots).append(id_)
-    known: set[str] = set()
-    for first in (*roots, *nodes):
-        waiting = [first]
-        while waiting:
-            id_ = waiting.pop()
-            if id_ not in known:
-                known.add(id_)
-                yield id_
-                waiting.extend(reversed(children[id_]))
 
 
 def _message(node: Json, follows: int | None) -> ArchivedMessage:
@@ -108,7 +90,7 @@ def _message(node: Json, follows: int | None) -> ArchivedMessage:
         follows=follows,
         status="error" if error else "complete",
         error=error,
-        created_at_s=_timestamp_s(node.get("timestamp")),
+        created_at_s=timestamp_s(node.get("timestamp")),
         model_name=_model_name(node),
     )
 
@@ -123,11 +105,7 @@ def _reply(node: Json) -> str:
         thoughts = [_joined(item.get("summary") or item.get("content")) for item in items if _is(item, "reasoning")]
     if not content:
         answer = "".join(_joined(item.get("content")) for item in items if _is(item, "message"))
-    reasoning = "\n\n".join(filter(None, (thought.strip() for thought in thoughts)))
-    if not reasoning:
-        return answer
-    opens = next((opens for opens, closes in PAIRS.items() if closes not in reasoning), "<think>")
-    return f"{opens}\n{reasoning}\n{PAIRS[opens]}\n\n{answer}"
+    return reply_text("\n\n".join(filter(None, (thought.strip() for thought in thoughts))), answer)
 
 
 def _unquoted(block: str) -> str:
@@ -169,12 +147,3 @@ def _error(node: Json) -> str:
 def _model_name(node: Mapping[str, Any]) -> str:
     name = node.get("modelName") or node.get("model")
     return clean_text(name) if isinstance(name, str) else ""
-
-
-def _timestamp_s(value: object) -> float:
-    """Return a time in seconds; versions of Open WebUI wrote seconds, milliseconds and nanoseconds."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value <= 0:
-        return 0.0
-    while value > 1e11:
-        value /= 1_000
-    return float(value)

@@ -40,11 +40,12 @@ async function importAll(files, open, refresh) {
 // Imports one file and returns what to say of it.
 async function outcome(file, show) {
   try {
-    const { chats } = await post("/import", { name: file.name, content: await textOf(file) });
+    const { chats, left_out } = await post("/import", { name: file.name, content: await textOf(file) });
     const open = button("mini", "Open", `Open ${chats[0].title || "the chat"}`);
     open.addEventListener("click", () => show(chats[0].id));
     const said = element("span", "import-said");
     said.append(nameOf(file), chats.length === 1 ? ` is here as “${chats[0].title}”.` : ` brought ${plural(chats.length, "chat")}.`);
+    if (left_out) said.append(` Left out: ${left_out}.`);
     return [said, open];
   } catch (problem) {
     return [element("span", "import-said problem", `${problem.message} ${problem.hint ?? ""}`)];

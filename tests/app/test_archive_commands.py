@@ -87,6 +87,13 @@ def test_a_first_import_makes_the_store(tmp_path: Path) -> None:
     assert json.loads(result.output)["chats"] == [{"id": 1, "title": "tale"}]
 
 
+def test_what_an_import_leaves_out_is_listed(tmp_path: Path) -> None:
+    lines = ['{"user_name": "Me", "character_name": "Alice"}', '{"name": "Alice", "is_user": false, "mes": "Hi"}', "{"]
+    (tmp_path / "Alice.jsonl").write_text("\n".join(lines))
+    assert "1 chat added: Alice (left out: 1 broken line)" in ringside("import", tmp_path / "Alice.jsonl").output
+    assert json.loads(ringside("import", tmp_path / "Alice.jsonl", "--json").output)["left_out"] == "1 broken line"
+
+
 def test_a_backup_is_made_where_asked_replaces_nothing_and_is_imported_like_any_file(
     store: Store, tmp_path: Path
 ) -> None:

@@ -129,6 +129,16 @@ def test_an_imported_text_goes_on(echo_service: EchoService) -> None:
         assert [message.role for message in service.messages(chat["id"])] == ["user", "assistant"]
 
 
+def test_what_an_import_leaves_out_is_listed(echo_service: EchoService) -> None:
+    lines = [{"user_name": "Me", "character_name": "Alice"}, {"name": "Alice", "is_user": False, "mes": "Hi"}, "broken"]
+    content = "\n".join(map(json.dumps, lines))
+    with client(echo_service()) as page:
+        brought = page.post("/app/import", json={"name": "Alice.jsonl", "content": content}).json()
+        assert (brought["chats"][0]["title"], brought["left_out"]) == ("Alice", "1 broken line")
+        brought = page.post("/app/import", json={"name": "a tale.txt", "content": "Once upon"}).json()
+        assert brought["left_out"] == ""
+
+
 def test_a_bad_file_is_one_sentence_and_adds_nothing(echo_service: EchoService) -> None:
     service = echo_service()
     with client(service) as page:
