@@ -6,13 +6,18 @@ so its cost and size depend on what was written in between and not on the reply,
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
+from functools import cached_property
 
+from app.chat_settings import ChatSettings
 from app.page_data import Json, metrics_data, run_data, sample_data, status_data
 from app.runs import Run
 from app.service import Service
+from app.shared_news import SharedNews
+from app.store import Chat
 from app.transcripts import Transcripts
 
 SLOW_S = 1.0
@@ -29,16 +34,22 @@ class Event:
     name: str
     data: Json
 
+    @cached_property
+    def encoded(self) -> str:
+        """As it is sent."""
+        return f"event: {self.name}\ndata: {json.dumps(self.data, ensure_ascii=False, separators=(',', ':'))}\n\n"
+
 
 @dataclass
 class _Place:
-    """How far the tab is with one run."""
+    """How far a tab is with one run. Tabs at the same place are told the same."""
 
     version: int = -1
     block: int = 0
     num_chars: int = -1
     sequence: int = 0
     whole_series_sent: bool = False
+    is_over: bool = False
 
 
 class Follower:
@@ -52,6 +63,7 @@ class Follower:
         num_changes: edits of the chat that the tab has seen (`Service.num_changes`), to be told of later ones; None for
             those until now.
         clock: seconds, ascending.
+        news: shared with other tabs; None for a tab by itself.
     """
 
     def __init__(
@@ -66,12 +78,14 @@ class Follower:
         num_chars: int = 0,
         num_changes: int | None = None,
         clock: Callable[[], float] = time.monotonic,
+        news: SharedNews | None = None,
     ) -> None:
         self._service = service
         self._transcripts = transcripts
         self._chat_id = chat_id
         self._awaited = message_id
         self._clock = clock
+        self._news = news
         self._places: dict[str, _Place] = {}
         self._runs: dict[str, Run] = {}
         self._is_notebook = chat_id is not None and service.notebooks.has(chat_id)
@@ -90,16 +104,18 @@ class Follower:
 
     def poll(self) -> list[Event]:
         """Return what is new."""
-        events = list(self._run_events())
+        news = self._news or SharedNews()
+        events = list(self._run_events(news))
         if self._clock() >= self._next_slow_s:
-            self._next_slow_s = self._clock() + SLOW_S
-            events.extend(self._slow_events())
+            self._next_slow_s = (self._clock() // SLOW_S + 1) * SLOW_S  # the same look for all tabs
+            events.extend(self._slow_events(news))
         return events
 
-    def _run_events(self) -> Iterator[Event]:
-        if self._chat_id is None:
+    def _run_events(self, news: SharedNews) -> Iterator[Event]:
+        chat_id = self._chat_id
+        if chat_id is None:
             return
-        for run in self._service.active_runs(self._chat_id):
+        for run in news.once(("runs", chat_id), lambda: self._service.active_runs(chat_id)):
             self._runs.setdefault(run.id, run)
         if self._awaited is not None:
             awaited, self._awaited = self._awaited, None
@@ -110,13 +126,23 @@ class Follower:
                 self._runs.setdefault(run_awaited.id, run_awaited)
                 self._places[run_awaited.id] = self._first_place
         for run in list(self._runs.values()):
-            yield from self._events_of(run)
+            yield from self._events_of(run, news)
 
-    def _events_of(self, run: Run) -> Iterator[Event]:
+    def _events_of(self, run: Run, news: SharedNews) -> Iterator[Event]:
         place = self._places.setdefault(run.id, _Place())
-        version, finished = run.version, run.finished
-        if version == place.version:
+        if (version := run.version) == place.version:
             return
+        key = ("run", run.id, version, self._is_notebook, astuple(place))
+        event, place = news.once(key, lambda: self._event_of(run, replace(place)))
+        if place.is_over:
+            del self._runs[run.id], self._places[run.id]
+        else:
+            self._places[run.id] = place
+        yield event
+
+    def _event_of(self, run: Run, place: _Place) -> tuple[Event, _Place]:
+        """Return what a tab at this place is told of a run, and `place`, moved to where the tab is then."""
+        version, finished = run.version, run.finished
         data: Json = {"run": run.id, "message": run.message_id, "chat": run.chat_id}
         caught_up = self._add_text(data, run, place)
         self._add_figures(data, run, place)
@@ -124,12 +150,12 @@ class Follower:
         view = run.view(offset=run.num_chars)
         data["state"] = run_data(view)
         if caught_up and finished:
-            del self._runs[run.id], self._places[run.id]
+            place.is_over = True
         elif view.status == "finished":
             data["state"]["status"] = "running"
         elif caught_up:
             place.version = version
-        yield Event("run", data)
+        return Event("run", data), place
 
     def _add_text(self, data: Json, run: Run, place: _Place) -> bool:
         """Put the blocks that are new into `data`; tell whether the tab now has them all."""
@@ -167,20 +193,26 @@ class Follower:
             data["samples"] = [sample_data(sample) for sample in samples]
         data["sequence"] = place.sequence
 
-    def _slow_events(self) -> Iterator[Event]:
-        writing = frozenset(run.chat_id for run in self._service.active_runs())
-        if self._is_new("chats", (tuple(self._service.chats()), writing)):
+    def _slow_events(self, news: SharedNews) -> Iterator[Event]:
+        if self._is_new("chats", news.lasting("chats", self._listed)):
             yield Event("chats", {})
-        if self._is_new("settings", self._service.settings(self._chat_id)):
+        if self._is_new("settings", news.lasting(("settings", self._chat_id), self._settings)):
             yield Event("settings", {})
         if self._chat_id is not None and self._is_new("changes", self._service.num_changes(self._chat_id)):
             yield Event("reload", {"chat": self._chat_id})
-        status = status_data(self._service.status())
+        status = news.lasting("status", lambda: status_data(self._service.status()))
         if self._is_new("status", status):
             yield Event("status", status)
 
+    def _listed(self) -> tuple[list[Chat], frozenset[int]]:
+        return self._service.chats(), frozenset(run.chat_id for run in self._service.active_runs())
+
+    def _settings(self) -> ChatSettings:
+        return self._service.settings(self._chat_id)
+
     def _is_new(self, name: str, value: object) -> bool:
-        if name in self._seen and self._seen[name] == value:
+        seen = self._seen.get(name)
+        if name in self._seen and (seen is value or seen == value):
             return False
         self._seen[name] = value
         return True

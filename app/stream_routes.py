@@ -1,37 +1,36 @@
 """One event stream a tab: what changes in the chat on the screen, and in the list, told as it happens.
 
-A `Follower` decides what is news; here it is asked for news at a steady pace, and the answers are encoded.
+A `Follower` decides what is news for a tab; `app.broadcast` asks all of them at a steady pace.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
-from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
 
-from app.following import Event, Follower
+from app.broadcast import Broadcast
+from app.client_address import client_address
+from app.following import Follower
 from app.request_values import Number
 from app.service import Service
+from app.shared_news import SharedNews
 from app.transcripts import Transcripts
 
-TICK_S = 0.2
-"""Pause between looks at a reply being written."""
-
-IDLE_TICK_S = 0.5
-PING_S = 15.0
-_STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
 def stream_routes(service: Service, transcripts: Transcripts, stopping: Callable[[], bool]) -> APIRouter:
     """Return the route of the streams, which end once `stopping()` is true."""
     router = APIRouter()
+    news = SharedNews()
+    broadcast = Broadcast(news, stopping)
 
     @router.get("/stream")
     async def stream(
+        request: Request,
         chat: Number | None = None,
         message: Number | None = None,
         block: Number = 0,
@@ -39,6 +38,8 @@ def stream_routes(service: Service, transcripts: Transcripts, stopping: Callable
         chars: Number = 0,
         changes: Number | None = None,
     ) -> StreamingResponse:
+        address = client_address(request)
+        broadcast.enter(address)
         follower = Follower(
             service,
             transcripts,
@@ -48,29 +49,23 @@ def stream_routes(service: Service, transcripts: Transcripts, stopping: Callable
             sequence=sequence,
             num_chars=chars,
             num_changes=changes,
+            news=news,
         )
-        return StreamingResponse(_sent(follower, stopping), media_type="text/event-stream", headers=_STREAM_HEADERS)
+        return _EventStream(broadcast, follower, address)
 
     return router
 
 
-async def _sent(follower: Follower, stopping: Callable[[], bool]) -> AsyncIterator[str]:
-    """Poll and encode until the tab goes (the server cancels this) or the application stops.
+class _EventStream(StreamingResponse):
+    """A stream that is counted for its client until it ends, however it does."""
 
-    A tab that reads slowly holds back the next poll and then gets one larger step: nothing piles up.
-    """
-    quiet_s = 0.0
-    while not stopping():
-        events = await run_in_threadpool(follower.poll)
-        for event in events:
-            yield _encoded(event)
-        pause_s = TICK_S if follower.busy else IDLE_TICK_S
-        quiet_s = 0.0 if events else quiet_s + pause_s
-        if quiet_s >= PING_S:
-            quiet_s = 0.0
-            yield ": ping\n\n"
-        await asyncio.sleep(pause_s)
+    def __init__(self, broadcast: Broadcast, follower: Follower, address: str) -> None:
+        super().__init__(broadcast.events(follower), media_type="text/event-stream", headers=_HEADERS)
+        self._broadcast = broadcast
+        self._address = address
 
-
-def _encoded(event: Event) -> str:
-    return f"event: {event.name}\ndata: {json.dumps(event.data, ensure_ascii=False, separators=(',', ':'))}\n\n"
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._broadcast.leave(self._address)

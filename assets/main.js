@@ -86,6 +86,7 @@ class Page {
       settings: () => this.setup.changedElsewhere(),
       status: (status) => this.engine.show(status),
       connection: (there) => this.connected(there),
+      refused: (problem) => this.refused(problem),
       asleep: () => this.glance(),
     });
     document.getElementById("rs-demo").addEventListener("click", () => this.demo());
@@ -337,6 +338,12 @@ class Page {
         if (this.lost) this.composer.complain(new Problem("Ringside does not answer.", "It may have been closed; this page goes on as soon as it is back."));
       }, 2500);
     }
+  }
+
+  // Said instead of "does not answer", and until the stream is let in.
+  refused(problem) {
+    clearTimeout(this.lostTimer);
+    this.composer.complain(problem);
   }
 }
 

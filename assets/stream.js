@@ -1,6 +1,9 @@
 // One event stream a tab. Browsers allow six connections to one address, for all tabs together, so a hidden tab gives
 // its stream back and takes it up again, from where it was, once it is looked at.
 
+import { Problem } from "./api.js";
+
+const NO_EVENTS = new Set(["connection", "asleep", "refused"]);
 const HIDDEN_GRACE_MS = 3000;
 const ASLEEP_MS = 3000;
 const RETRY_MS = [500, 1000, 2000, 4000, 5000];
@@ -23,10 +26,11 @@ export class Stream {
     for (const [name, value] of Object.entries(this.place())) {
       if (value !== null && value !== undefined) query.set(name, value);
     }
-    const source = new EventSource(`/app/stream?${query}`);
+    const url = `/app/stream?${query}`;
+    const source = new EventSource(url);
     this.source = source;
     for (const [name, handle] of Object.entries(this.handlers)) {
-      if (name === "connection" || name === "asleep") continue;
+      if (NO_EVENTS.has(name)) continue;
       source.addEventListener(name, (event) => {
         if (this.source === source) handle(JSON.parse(event.data));
       });
@@ -36,7 +40,7 @@ export class Stream {
       this.handlers.connection?.(true);
     };
     source.onerror = () => {
-      if (this.source === source) this.#retry();
+      if (this.source === source) this.#retry(source.readyState === EventSource.CLOSED ? url : null);
     };
   }
 
@@ -47,12 +51,28 @@ export class Stream {
   }
 
   // The browser would ask again for the place where the stream began; ask for the place where it is.
-  #retry() {
+  #retry(refused) {
     this.close();
     this.handlers.connection?.(false);
+    if (refused !== null) this.#tellWhy(refused);
     const wait = RETRY_MS[Math.min(this.failures, RETRY_MS.length - 1)];
     this.failures += 1;
     this.timer = setTimeout(() => this.open(), wait);
+  }
+
+  // A stream that is refused, as one too many is, does not tell the page why; the same question asked as any other does.
+  async #tellWhy(url) {
+    const asking = new AbortController();
+    try {
+      const answer = await fetch(url, { signal: asking.signal });
+      if (answer.status === 401) location.assign("/app/login");
+      const said = answer.ok ? {} : await answer.json();
+      if (this.source === null && said.message) this.handlers.refused?.(new Problem(said.message, said.hint));
+    } catch {
+      // it does not answer at all, which the page says by itself
+    } finally {
+      asking.abort();
+    }
   }
 
   #lookedAt() {
