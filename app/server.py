@@ -13,6 +13,7 @@ from collections.abc import Callable
 import uvicorn
 from fastapi import FastAPI
 
+from app.connections import TimedProtocol
 from app.doors import LOCAL_ONLY, Doors, Guard
 from app.listening import address as address
 from app.listening import bind as bind
@@ -53,14 +54,25 @@ def serve(service: Service, bound: socket.socket, *, open_browser: bool = True, 
     server.run(sockets=[bound])
 
 
+def config_for(app: FastAPI, timeout_graceful_shutdown: int) -> uvicorn.Config:
+    """Return how an application is served."""
+    return uvicorn.Config(
+        app,
+        http=TimedProtocol,
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,  # who is behind a proxy is told by `app.doors`, which knows what proxy is trusted
+        timeout_graceful_shutdown=timeout_graceful_shutdown,
+    )
+
+
 class PageServer(uvicorn.Server):
     """uvicorn, with a call once it answers and event streams that end when it is told to stop."""
 
     def __init__(self, service: Service, doors: Doors = LOCAL_ONLY) -> None:
         app = build_app(service, stopping=lambda: self.should_exit, doors=doors)
-        super().__init__(
-            uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=_SHUTDOWN_S)
-        )
+        super().__init__(config_for(app, timeout_graceful_shutdown=_SHUTDOWN_S))
         self._when_started: Callable[[], object] | None = None
 
     @property

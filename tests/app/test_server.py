@@ -12,7 +12,8 @@ import httpx
 import pytest
 import uvicorn
 
-from app.server import bind, build_routes
+from app import connections
+from app.server import bind, build_routes, config_for
 from app.service import Service
 from tests.app.conftest import EchoService
 
@@ -24,7 +25,7 @@ class Running:
         self.bound: socket.socket = bind(0)
         self.url = f"http://127.0.0.1:{self.bound.getsockname()[1]}"
         app = build_routes(service, stopping=lambda: self.server.should_exit)
-        self.server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5))
+        self.server = uvicorn.Server(config_for(app, timeout_graceful_shutdown=5))
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.bound]})
 
     def stop(self) -> float:
@@ -91,3 +92,70 @@ def test_a_stop_does_not_wait_for_open_tabs(echo_service: EchoService) -> None:
         with client.stream("GET", f"/app/stream?chat={chat}") as answer:
             next(answer.iter_lines())
             assert server.stop() < 5  # the limit after which uvicorn would cut them
+
+
+def connected(server: Running) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.bound.getsockname()[1]), timeout=20)
+
+
+HALF_REQUESTS = [
+    b"",
+    b"G",
+    b"GET /app/health HTTP/1.1\r\nHost: 127.0.0.1\r\n",
+    b"GET /app/health HTTP/1.1\r\nHost: 127.0.0.1:1\r\n\r\nGET",
+    b"POST /app/chats HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 9\r\n\r\n{",  # refused without its body
+]
+
+
+@pytest.mark.parametrize("sent", HALF_REQUESTS)
+def test_a_connection_that_brings_no_whole_request_is_closed(
+    echo_service: EchoService, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(connections, "REQUEST_S", 0.2)
+    with running(echo_service()) as server, connected(server) as half_open:
+        half_open.sendall(sent)
+        while half_open.recv(65_536):
+            pass  # until the server closes it, or the socket's own time is over
+
+
+def test_a_half_sent_request_makes_no_chat(echo_service: EchoService) -> None:
+    service = echo_service()
+    with running(service) as server, httpx.Client(base_url=server.url) as client:
+        port = server.bound.getsockname()[1]
+        head = f"POST /app/chats HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
+        for _ in range(5):
+            with connected(server) as half_sent:
+                half_sent.sendall(f"{head}Content-Length: 20\r\n\r\n{{".encode())
+        assert client.get("/app/chats").json() == {"chats": []}
+    assert service.chats() == []
+
+
+def test_an_event_stream_stays_open_however_long_it_is_quiet(
+    echo_service: EchoService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "REQUEST_S", 0.2)
+    service = echo_service()
+    with running(service) as server, connected(server) as tab:
+        port = server.bound.getsockname()[1]
+        tab.sendall(f"GET /app/stream HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+        said = b""
+        with connected(server) as idle:
+            while b"event: status" not in said:
+                said += tab.recv(65_536)
+            assert idle.recv(1) == b""  # whoever came later and asked for nothing is closed by now
+        service.create_chat("A river")
+        said = b""
+        while b"event: chats" not in said:
+            said += (got := tab.recv(65_536))
+            assert got
+
+
+def test_more_connections_than_there_may_be_are_closed_at_once(
+    echo_service: EchoService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 3)
+    with running(echo_service()) as server:
+        opened = [connected(server) for _ in range(8)]
+        assert any(each.recv(1) == b"" for each in reversed(opened))
+        for each in opened:
+            each.close()
