@@ -87,8 +87,25 @@ def num_pinned(messages: Sequence[Message], prompt_ids: Callable[[Sequence[Messa
     if not system:
         return 0
     one, other = (prompt_ids([*system, Message("user", text)]) for text in ("0", "Yes?"))
-    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
-    return sum(1 for _ in pairs)
+    return _num_common(one, other)
+
+
+def num_before_last(messages: Sequence[Message], prompt_ids: Callable[[Sequence[Message]], list[int]]) -> int:
+    """Return how many leading tokens of a chat's prompt do not depend on what its last message of a person says.
+
+    Args:
+        prompt_ids: `build_prompt` for the model at hand.
+    """
+    last = max((place for place, message in enumerate(messages) if message.role == "user"), default=None)
+    if last is None:
+        return 0
+    before = list(messages[:last])
+    one, other = (prompt_ids([*before, Message("user", text)]) for text in ("0", "Yes?"))
+    return _num_common(one, other)
+
+
+def _num_common(one: Sequence[int], other: Sequence[int]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _with_honest_ids(message: Message, decode: Decode) -> Message:

@@ -25,6 +25,7 @@ BATCH_TOKENS = 128
 
 _SEQUENCE = 0
 _TO_END = -1
+_RUNNING_STATE = lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
 _DECODE_ERRORS = {1: "its cache has no room", 2: "it was interrupted", -1: "the batch is invalid", -2: "memory ran out"}
 
 
@@ -139,6 +140,24 @@ class Context:
         if self.keeps_everything:
             return int(lib.llama_state_get_size(self._pointer))
         return int(lib.llama_state_seq_get_size(self._pointer, _SEQUENCE))
+
+    @property
+    def has_running_state(self) -> bool:
+        """Whether some layers hold one state in place of keys and values."""
+        return self._model.is_recurrent
+
+    def running_state(self) -> bytes:
+        """Return the library's copy of what `has_running_state` tells of; keys and values are not in it."""
+        num_bytes = int(lib.llama_state_seq_get_size_ext(self._pointer, _SEQUENCE, _RUNNING_STATE))
+        buffer = (ctypes.c_uint8 * num_bytes)()
+        num_written = int(lib.llama_state_seq_get_data_ext(self._pointer, buffer, num_bytes, _SEQUENCE, _RUNNING_STATE))
+        return bytes(memoryview(buffer)[:num_written])
+
+    def set_running_state(self, state: bytes) -> bool:
+        """Put a running state in place; False if the library refuses, and what is there is undefined then."""
+        buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+        num_read = int(lib.llama_state_seq_set_data_ext(self._pointer, buffer, len(state), _SEQUENCE, _RUNNING_STATE))
+        return num_read == len(state)
 
     def state(self) -> bytes:
         """Return the library's copy of the sequence; no move of positions may be waiting for the next `decode`."""

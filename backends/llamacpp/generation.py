@@ -15,6 +15,7 @@ from backends.llamacpp.memory import ThrottledMeasure, device_bytes
 from backends.llamacpp.plan import ContextPlan, plan_context
 from backends.llamacpp.prompting import Prompts
 from backends.llamacpp.reply import Reply
+from backends.llamacpp.running_states import INTERVAL_TOKENS, ends_of_batches
 from backends.llamacpp.saved_state import identity_in, read_state, write_state
 from backends.llamacpp.scoring import token_losses
 from backends.llamacpp.sequence import TokenSequence
@@ -99,7 +100,7 @@ class LlamaCppBackend:
         end_ids = self._prompts.end_ids
         constraint, opening = self._constraint(request), self._info.reasoning_opening
         reply = Reply(self._model, request, prompt, end_ids, constraint, opening)
-        yield from self._prefill(prompt, cancelled)
+        yield from self._prefill(request, prompt, cancelled)
         reason = self._end_reason(reply, cancelled)
         while reason is None:
             token = self._draw(reply)
@@ -169,16 +170,28 @@ class LlamaCppBackend:
             )
         return prompt
 
-    def _prefill(self, prompt: Sequence[int], cancelled: Cancelled) -> Iterator[PrefillProgress]:
+    def _prefill(
+        self, request: GenerationRequest, prompt: Sequence[int], cancelled: Cancelled
+    ) -> Iterator[PrefillProgress]:
         num_reused = num_done = self._sequence.take_up(prompt)
         self._held_bytes.value(fresh=True)
         yield PrefillProgress(num_done, len(prompt), num_reused, tuple(prompt))
+        ends = self._ends_of_batches(request, len(prompt), num_reused)
         while num_done < len(prompt) and not cancelled():
             self._sequence.make_room()
-            batch = prompt[num_done : num_done + min(BATCH_TOKENS, self._sequence.room)]
+            end = next(end for end in ends if end > num_done)
+            batch = prompt[num_done : min(end, num_done + BATCH_TOKENS, num_done + self._sequence.room)]
             num_done += len(batch)
             self._sequence.feed(batch, want_logits=num_done == len(prompt))
+            self._sequence.keep_state(turn_ends=num_done in ends[:-1])
             yield PrefillProgress(num_done, len(prompt), num_reused)
+
+    def _ends_of_batches(self, request: GenerationRequest, num_tokens: int, num_reused: int) -> tuple[int, ...]:
+        """Return after how many tokens of the prompt a batch ends, at the latest."""
+        if not self._context.has_running_state:
+            return (num_tokens,)
+        reads_history = num_tokens - num_reused > INTERVAL_TOKENS and not request.raw
+        return ends_of_batches(num_tokens, self._prompts.num_before_last(request.messages) if reads_history else 0)
 
     def _draw(self, reply: Reply) -> int:
         try:

@@ -140,11 +140,12 @@ class Model:
     @property
     def can_shift(self) -> bool:
         """Whether cached keys can change position: not in recurrent models, nor with sectioned rotary embedding."""
-        return not (
-            lib.llama_model_is_recurrent(self.pointer)
-            or lib.llama_model_is_hybrid(self.pointer)
-            or lib.llama_model_rope_type(self.pointer) in _ROTATES_IN_SECTIONS
-        )
+        return not (self.is_recurrent or lib.llama_model_rope_type(self.pointer) in _ROTATES_IN_SECTIONS)
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether some of its layers, or all, hold one running state in place of keys and values."""
+        return bool(lib.llama_model_is_recurrent(self.pointer) or lib.llama_model_is_hybrid(self.pointer))
 
     @property
     def writes_text(self) -> bool:

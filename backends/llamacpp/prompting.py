@@ -8,7 +8,7 @@ from backends.llamacpp.library import Model
 from backends.requests import Message
 from models.chat_template import ChatTemplate
 from models.control_text import ControlTexts, template_markup
-from models.prompt import build_prompt, num_pinned, plain_ids
+from models.prompt import build_prompt, num_before_last, num_pinned, plain_ids
 from models.turn_ends import turn_ends
 
 
@@ -51,3 +51,7 @@ class Prompts:
     def num_pinned(self, messages: Sequence[Message]) -> int:
         """Return how many leading tokens the system prompt takes; see `models.prompt.num_pinned`."""
         return num_pinned(messages, self.ids)
+
+    def num_before_last(self, messages: Sequence[Message]) -> int:
+        """Return how many leading tokens the last message of a person changes nothing of."""
+        return num_before_last(messages, self.ids)

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from backends.llamacpp.plan import ContextPlan
+from backends.llamacpp.running_states import INTERVAL_TOKENS, RunningStates
 from backends.llamacpp.saved_state import Place
 from backends.shared_prefix import common_prefix
 
@@ -37,6 +38,10 @@ class Cells(Protocol):
     def remove(self, start: int, end: int = -1) -> None: ...
     def move(self, start: int, distance: int) -> None: ...
     def oldest_position(self) -> int: ...
+    @property
+    def has_running_state(self) -> bool: ...
+    def running_state(self) -> bytes: ...
+    def set_running_state(self, state: bytes) -> bool: ...
 
 
 class TokenSequence:
@@ -66,6 +71,7 @@ class TokenSequence:
         self._fed_at_last_drop = 0
         self._sinks_at_last_drop = 0
         self._batch_starts: list[int] = []
+        self._states = RunningStates()
         self._cells.clear()
 
     @property
@@ -130,10 +136,43 @@ class TokenSequence:
 
         At least one token is left to feed, since its logits are needed.
         """
-        num_kept = self._restart_point(min(common_prefix(self._fed, array("i", prompt)), len(prompt) - 1))
+        num_shared = min(common_prefix(self._fed, array("i", prompt)), len(prompt) - 1)
+        if self._cells.has_running_state:
+            return self._take_up_state(num_shared)
+        num_kept = self._restart_point(num_shared)
         if not self._can_rewind_to(num_kept):
             self.clear()
             return 0
+        self._cut(num_kept)
+        return num_kept
+
+    def keep_state(self, turn_ends: bool) -> None:
+        """Keep the running state, where there is one, for prompts that share all tokens fed so far.
+
+        Args:
+            turn_ends: if not, it is kept only where none was for a long while.
+        """
+        latest = self._states.latest()
+        is_due = len(self._fed) - (latest[0] if latest else 0) >= INTERVAL_TOKENS
+        if self._cells.has_running_state and (turn_ends or is_due):
+            self._states.keep(len(self._fed), self._cells.running_state())
+
+    def _take_up_state(self, num_shared: int) -> int:
+        """Go back to the newest running state before the prompts part; cells of other layers are cut there."""
+        if num_shared and num_shared == len(self._fed):
+            self.keep_state(turn_ends=True)
+            return num_shared
+        self._states.forget_after(num_shared)
+        latest = self._states.latest()
+        if latest is None or not self._cells.set_running_state(latest[1]):
+            self.clear()
+            return 0
+        num_kept = latest[0]
+        self._cut(num_kept)
+        return num_kept
+
+    def _cut(self, num_kept: int) -> None:
+        """Drop all tokens but the first."""
         num_dropped = len(self._fed) - num_kept
         if num_dropped:
             self._cells.remove(self._next_position - num_dropped)
@@ -141,7 +180,6 @@ class TokenSequence:
             self._next_position -= num_dropped
             del self._fed[num_kept:]
             self._batch_starts = [start for start in self._batch_starts if start < num_kept]
-        return num_kept
 
     def _restart_point(self, num_shared: int) -> int:
         """Return how many of the tokens shared with a prompt to keep; see the module on batches."""

@@ -9,8 +9,9 @@ import gguf
 import numpy as np
 import numpy.typing as npt
 
-HIDDEN, HEADS, KV_HEADS, HEAD_DIM, MLP = 32, 4, 2, 16, 64
+HIDDEN, HEADS, KV_HEADS, HEAD_DIM, MLP, CONVOLVED = 32, 4, 2, 16, 64, 3
 _SPECIAL = ("<unk>", "<s>", "</s>")
+_ATTENTION = ("attn_q", "attn_k", "attn_v", "attn_output")
 VOCAB_SIZE = len(_SPECIAL) + 256
 
 
@@ -30,7 +31,7 @@ def write_tiny_gguf(
     """Write a model of one token a byte.
 
     Args:
-        architecture: "gemma3" or "llama".
+        architecture: "gemma3", "llama", or "lfm2", whose even layers are short convolutions with a state.
         sliding_window: written for gemma3 only.
         sliding_pattern: every n-th layer is full; 0 slides them all; None leaves it to llama.cpp (6 for gemma3).
         deaf_layers: whose attention has no effect, so that what later layers cache depends on the token alone.
@@ -44,12 +45,17 @@ def write_tiny_gguf(
     writer.add_block_count(num_layers)
     writer.add_feed_forward_length(MLP)
     writer.add_head_count(HEADS)
-    writer.add_head_count_kv(KV_HEADS)
-    writer.add_key_length(HEAD_DIM)
-    writer.add_value_length(HEAD_DIM)
-    writer.add_rope_dimension_count(HEAD_DIM)
+    hybrid = architecture == "lfm2"
+    writer.add_head_count_kv([KV_HEADS * (layer % 2) for layer in range(num_layers)] if hybrid else KV_HEADS)
+    head_dim = _head_dim(architecture)
+    writer.add_key_length(head_dim)
+    writer.add_value_length(head_dim)
+    writer.add_rope_dimension_count(head_dim)
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_rope_freq_base(10_000.0)
+    if hybrid:
+        writer.add_shortconv_l_cache(CONVOLVED)
+        writer.add_vocab_size(VOCAB_SIZE)
     if architecture == "gemma3":
         writer.add_sliding_window(sliding_window)
         if sliding_pattern is not None:
@@ -81,34 +87,50 @@ def _add_vocabulary(writer: gguf.GGUFWriter, eos_id: int, more_tokens: Sequence[
     writer.add_add_space_prefix(False)
 
 
+def _head_dim(architecture: str) -> int:
+    return HIDDEN // HEADS if architecture == "lfm2" else HEAD_DIM  # llama.cpp wants heads that fill it there
+
+
 def _tensors(
     architecture: str, num_layers: int, fill: float | None, deaf_layers: Sequence[int], vocab_size: int
 ) -> dict[str, npt.NDArray[np.float32]]:
+    head_dim = _head_dim(architecture)
     random = np.random.default_rng(0)
 
     def matrix(rows: int, columns: int) -> npt.NDArray[np.float32]:
         return random.normal(0, 0.3, (rows, columns)).astype(np.float32)
 
     norm = np.ones(HIDDEN, np.float32)
-    tensors = {"token_embd.weight": matrix(vocab_size, HIDDEN), "output_norm.weight": norm}
+    hybrid = architecture == "lfm2"
+    last_norm = "token_embd_norm.weight" if hybrid else "output_norm.weight"
+    tensors = {"token_embd.weight": matrix(vocab_size, HIDDEN), last_norm: norm}
     for layer in range(num_layers):
         block = {
             "attn_norm": norm,
-            "attn_q": matrix(HEADS * HEAD_DIM, HIDDEN),
-            "attn_k": matrix(KV_HEADS * HEAD_DIM, HIDDEN),
-            "attn_v": matrix(KV_HEADS * HEAD_DIM, HIDDEN),
-            "attn_output": matrix(HIDDEN, HEADS * HEAD_DIM),
+            "attn_q": matrix(HEADS * head_dim, HIDDEN),
+            "attn_k": matrix(KV_HEADS * head_dim, HIDDEN),
+            "attn_v": matrix(KV_HEADS * head_dim, HIDDEN),
+            "attn_output": matrix(HIDDEN, HEADS * head_dim),
             "ffn_norm": norm,
             "ffn_gate": matrix(MLP, HIDDEN),
             "ffn_up": matrix(MLP, HIDDEN),
             "ffn_down": matrix(HIDDEN, MLP),
         }
+        if hybrid and layer % 2 == 0:
+            block = {name: tensor for name, tensor in block.items() if name not in _ATTENTION}
+            block |= {
+                "shortconv.conv": matrix(HIDDEN, CONVOLVED),
+                "shortconv.in_proj": matrix(3 * HIDDEN, HIDDEN),
+                "shortconv.out_proj": matrix(HIDDEN, HIDDEN),
+            }
+        elif hybrid:
+            block |= {"attn_q_norm": np.ones(head_dim, np.float32), "attn_k_norm": np.ones(head_dim, np.float32)}
         if architecture == "gemma3":
-            head_norm = np.full(HEAD_DIM, 2.0, np.float32)  # scores of some weight: attention that is not just a mean
+            head_norm = np.full(head_dim, 2.0, np.float32)  # scores of some weight: attention that is not just a mean
             block |= {"attn_q_norm": head_norm, "attn_k_norm": head_norm}
             block |= {"post_attention_norm": norm, "post_ffw_norm": norm}
         if layer in deaf_layers:
-            block["attn_output"] = np.zeros((HIDDEN, HEADS * HEAD_DIM), np.float32)
+            block["attn_output"] = np.zeros((HIDDEN, HEADS * head_dim), np.float32)
         if fill is not None and layer == num_layers - 1:
             block["ffn_down"] = np.full((HIDDEN, MLP), fill, np.float32)
         tensors |= {f"blk.{layer}.{name}.weight": tensor for name, tensor in block.items()}

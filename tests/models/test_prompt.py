@@ -14,7 +14,7 @@ from backends.errors import BadRequestError
 from backends.requests import Message
 from models.chat_template import ChatTemplate
 from models.control_text import ControlTexts, Disguise, template_markup
-from models.prompt import build_prompt, text_of
+from models.prompt import build_prompt, num_before_last, text_of
 from models.special_tokens import SpecialTokens
 from models.tokenizer import TextTokenizer
 from models.vocabulary import build_tokenizer
@@ -302,3 +302,18 @@ def test_markup_of_a_template_counts_as_control_tokens_though_the_vocabulary_cal
     assert template_markup(template(GEMMA2), words) == ["<start_of_turn>", "<end_of_turn>"]
     for other in (THINKING, "{{ raise_exception('no') }}"):
         assert template_markup(template(other), words) == ["<end_of_turn>"], "it ends texts in any vocabulary"
+
+
+@pytest.mark.parametrize("source", [TURNED, GEMMA2, None], ids=["turned", "gemma", "base"])
+def test_the_tokens_before_the_last_message_of_a_person_are_those_it_cannot_change(source: str | None) -> None:
+    def count(*messages: Message) -> int:
+        return num_before_last(messages, lambda chat: prompt(chat, source))
+
+    first = [Message("user", "hi"), Message("assistant", "Hello.")]
+    ids = prompt([*first, Message("user", "what?")], source)
+    before = count(*first, Message("user", "what?"))
+    assert before == count(*first, Message("user", "0 and all that"), Message("assistant", "yes"))
+    assert BYTES.decode(ids[:before]).rstrip() in BYTES.decode(ids)
+    assert "what?" not in BYTES.decode(ids[:before])
+    assert "Hello." in BYTES.decode(ids[:before])
+    assert count(*first[1:]) == count() == 0
