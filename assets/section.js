@@ -7,8 +7,9 @@ const LINE_CHARS = 68;
 const CHAR_PX = 8.6;
 const USUAL_WIDTH_PX = 600;
 const BETWEEN_BLOCKS_PX = 14;
+const TAGS = /<[^>]*>/g;
 
-// Characters in a line of a reply, roughly, where the page leaves it so much width (0: not known yet).
+// Characters in a line of a reply, roughly, where the page leaves it so much width, if that is known.
 export function charsInLine(widthPx) {
   return Math.min(LINE_CHARS, (widthPx || USUAL_WIDTH_PX) / CHAR_PX);
 }
@@ -21,6 +22,7 @@ export class Section {
     this.loaded = true;
     this.near = false;
     this.size = 0;
+    this.numChars = 0;
     this.pending = "";
   }
 
@@ -45,12 +47,17 @@ export class Section {
   add(block) {
     this.pending += block;
     this.size += block.length;
+    this.numChars += block.replace(TAGS, "").length;
     this.count += 1;
   }
 
   flush() {
-    if (this.pending) this.element.insertAdjacentHTML("beforeend", this.pending);
+    if (!this.pending) return;
+    this.element.insertAdjacentHTML("beforeend", this.pending);
     this.pending = "";
+    // the room it takes before the browser has laid it out
+    const px = Math.ceil(this.numChars / charsInLine()) * LINE_PX + this.count * BETWEEN_BLOCKS_PX;
+    this.element.style.containIntrinsicSize = `auto ${Math.round(px)}px`;
   }
 
   fill(blocks) {

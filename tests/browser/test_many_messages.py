@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from app.content import Content
+from app.message_window import NUM_NEWEST
 from app.settings import Settings
 from app.store import Store
 from tests.browser.conftest import PATIENCE_MS, Tab
@@ -143,10 +144,14 @@ def reader(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def test_a_long_chat_opens_at_its_end_with_few_elements_and_tells_screen_readers_how_long_it_is(reader: Reader) -> None:
-    reader.open("Many")
     page = reader.page
+    asked_for: list[str] = []
+    page.on("request", lambda request: asked_for.append(request.url))
+    reader.open("Many")
     page.evaluate(REST)
     assert num_elements(page) < MAX_ELEMENTS
+    ids = [int(number) for url in asked_for if "/app/messages?" in url for number in re.findall(r"ids=(\d+)", url)]
+    assert not set(ids) & set(reader.ids["Many"][-NUM_NEWEST:])  # what came with the chat is not asked for again
     last = page.locator("[role=feed] .message").last
     expect(last).to_have_attribute("aria-posinset", str(NUM_MESSAGES))
     expect(last).to_have_attribute("aria-setsize", str(NUM_MESSAGES))
