@@ -20,9 +20,6 @@ _SIMPLE_CASE_END = "\u0530"
 _LONG_CLUSTER_CHARS = 8
 """Nobody writes the same one twice."""
 
-_Rewrite = Callable[[str], tuple[str, set[str]] | None]
-"""What a line becomes character by character and the characters that become several, or None if some go together."""
-
 
 class Folded:
     """A text in one spelling.
@@ -76,7 +73,9 @@ def fold(text: str) -> Folded:
         >>> folded.text, folded.span_of(7, 14)
         ('an der strasse', (7, 13))
     """
-    return _rewritten(text, _folded_line, _folded_cluster)
+    if text.isascii():
+        return Folded(text.lower(), array("q", [0]), array("q", [0]), len(text))
+    return _rewritten(text, _FOLDED)
 
 
 def fold_for_index(text: str) -> Folded:
@@ -84,7 +83,7 @@ def fold_for_index(text: str) -> Folded:
 
     The index folds the case of common scripts itself, so most texts stay as they are, and need not be kept twice.
     """
-    return _rewritten(text, _indexed_line, _indexed_cluster)
+    return _rewritten(text, _INDEXED)
 
 
 class _Growing:
@@ -108,23 +107,39 @@ class _Growing:
             self._begins.append(self._begin)
             self._origins.append(self._origin)
 
+    def add_each(self, characters: str, spelling: _Spelling) -> None:
+        """Add characters none of which goes together with another."""
+        rewritten = characters.translate(spelling)
+        several = [each for each in set(characters) if len(spelling[ord(each)]) != 1]
+        done = at = 0
+        for found in re.finditer(f"[{re.escape(''.join(several))}]", characters) if several else ():
+            num_before = found.start() - done
+            piece = spelling[ord(found[0])]
+            self.add(rewritten[at : at + num_before], num_before)
+            self.add(piece, 1)
+            done, at = found.end(), at + num_before + len(piece)
+        self.add(rewritten[at:], len(characters) - done)
+
     def folded(self) -> Folded:
         """Return the text so far."""
         return Folded("".join(self._pieces), self._begins, self._origins, self._origin)
 
 
-def _rewritten(text: str, rewrite_line: _Rewrite, rewrite_cluster: Callable[[str], str]) -> Folded:
+def _rewritten(text: str, spelling: _Spelling) -> Folded:
+    """Rewrite a text as a whole if that can be; else its halves, down to the lines that go cluster by cluster."""
     growing = _Growing()
-    for line in text.splitlines(keepends=True):
-        rewritten = rewrite_line(line)
-        if rewritten is None:
-            for cluster in _clusters(line):
-                growing.add(rewrite_cluster(cluster), len(cluster))
-        elif not rewritten[1]:
-            growing.add(rewritten[0], len(line))
+    waiting = [text]
+    while waiting:
+        lines = waiting.pop()
+        if not any(map(continues, set(lines))):
+            growing.add_each(lines, spelling)
+        elif (composed := spelling.composed(lines)) is not None:
+            growing.add(composed, len(lines))
+        elif 0 < (middle := lines.rfind("\n", 0, len(lines) // 2) + 1 or lines.find("\n") + 1) < len(lines):
+            waiting += [lines[middle:], lines[:middle]]
         else:
-            for part in re.split(f"([{re.escape(''.join(rewritten[1]))}])", line):
-                growing.add(part.translate(_TABLE), len(part))
+            for cluster in _clusters(lines):
+                growing.add(spelling.cluster(cluster), len(cluster))
     return growing.folded()
 
 
@@ -154,49 +169,46 @@ def _folded(text: str) -> str:
     return normalize("NFKC", lowered).replace("i\u0307", "i")  # from İ
 
 
-class _Table(dict[int, str]):
-    def __missing__(self, point: int) -> str:
-        self[point] = folded = _folded(chr(point))
+def _composed_and_folded(lines: str) -> str | None:
+    if is_normalized("NFKC", lines) and len(lines.upper()) == len(lines) == len(folded := _folded(lines)):
         return folded
-
-
-_TABLE = _Table()
-
-
-def _folded_line(line: str) -> tuple[str, set[str]] | None:
-    if line.isascii():
-        return line.lower(), set()
-    characters = set(line)
-    if not any(map(continues, characters)):
-        return line.translate(_TABLE), {each for each in characters if len(_TABLE[ord(each)]) != 1}
-    if is_normalized("NFKC", line) and len(line.upper()) == len(line) == len(folded := _folded(line)):
-        return folded, set()
     return None
 
 
-@lru_cache(maxsize=4_096)
-def _folded_short(cluster: str) -> str:
-    return _folded(cluster)
+def _indexed(cluster: str) -> str:
+    folded = _FOLDED.cluster(cluster)
+    is_folded_there = len(cluster) == 1 and cluster < _SIMPLE_CASE_END and folded == cluster.lower()
+    return cluster if is_folded_there or not any(map(str.isalnum, cluster)) else folded
 
 
-def _folded_cluster(cluster: str) -> str:
-    return _folded_short(cluster) if len(cluster) < _LONG_CLUSTER_CHARS else _folded(cluster)
+def _composed_and_indexed(lines: str) -> str | None:
+    is_same = is_normalized("NFKC", lines) and all(_INDEXED[ord(each)] == each for each in set(lines))
+    return lines if is_same else None
 
 
-def _indexed_line(line: str) -> tuple[str, set[str]] | None:
-    characters = set(line)
-    is_composed = is_normalized("NFKC", line) or not any(map(continues, characters))
-    return (line, set()) if is_composed and all(map(_is_known_to_index, characters)) else None
+class _Spelling(dict[int, str]):
+    """A way to write characters, as a table that fills itself.
+
+    Args:
+        rewrite: a character with what is composed with it.
+        composed: lines in which some characters are composed with others; None if not all go one to one.
+    """
+
+    def __init__(self, rewrite: Callable[[str], str], composed: Callable[[str], str | None]) -> None:
+        self.composed = composed
+        self._rewrite = rewrite
+        self._rewrite_again = lru_cache(maxsize=4_096)(rewrite)
+
+    def __missing__(self, point: int) -> str:
+        self[point] = rewritten = self._rewrite(chr(point))
+        return rewritten
+
+    def cluster(self, characters: str) -> str:
+        """Return a character with what is composed with it as it is to be written."""
+        if len(characters) == 1:
+            return self[ord(characters)]
+        return (self._rewrite_again if len(characters) < _LONG_CLUSTER_CHARS else self._rewrite)(characters)
 
 
-@lru_cache(maxsize=4_096)
-def _is_known_to_index(character: str) -> bool:
-    folded = _TABLE[ord(character)]
-    is_folded_there = character < _SIMPLE_CASE_END and folded == character.lower()
-    return folded == character or is_folded_there or not character.isalnum()
-
-
-def _indexed_cluster(cluster: str) -> str:
-    if len(cluster) == 1:
-        return cluster if _is_known_to_index(cluster) else _folded_cluster(cluster)
-    return _folded_cluster(cluster) if any(map(str.isalnum, cluster)) else cluster
+_FOLDED = _Spelling(_folded, _composed_and_folded)
+_INDEXED = _Spelling(_indexed, _composed_and_indexed)
