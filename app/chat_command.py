@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 from app.instance import Instance
 from app.native_memory import give_freed_memory_back
 from app.settings import read_settings
-from backends.errors import BadRequestError
+from backends.errors import BadRequestError, RingsideError
 
 if TYPE_CHECKING:
     from app.doors import Doors
+    from app.login import Login
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,13 @@ class Reach:
         host: the address to listen on.
         names: host names it may be called by, besides this machine's own.
         password: what every request needs; needed itself where `host` is not loopback.
+        proxies: addresses of proxies that are believed when they tell for whom they ask.
     """
 
     host: str = "127.0.0.1"
     names: tuple[str, ...] = ()
     password: str | None = None
+    proxies: tuple[str, ...] = ()
 
 
 def serve_chat(
@@ -70,7 +73,7 @@ def serve_chat(
             if first.backend != "echo":
                 fetch_demo(first.model, settings.data_folder)
             url = address(bound)
-            instance.announce(url, doors.login.cookie() if doors.login else "")
+            _announce(instance, url, doors.login)
             _tell(f"Ringside is at {url} (Ctrl-C ends it)", url, as_json)
             if doors.any_address and not as_json:
                 print(_for_others(bound.getsockname()[1]), flush=True)
@@ -83,6 +86,35 @@ def serve_chat(
             service.close()
     finally:
         instance.release()
+    return 0
+
+
+def _announce(instance: Instance, url: str, login: Login | None) -> None:
+    """Tell other commands where the page is; they are let in again after everybody was signed out."""
+    if login is None:
+        instance.announce(url)
+        return
+    instance.announce(url, login.cookie())
+    login.on_all_signed_out = lambda: instance.announce(url, login.cookie())
+
+
+def sign_out_all(as_json: bool) -> int:
+    """End every session of the page, in the running Ringside or for the next one; return the exit code."""
+    from app.sessions import kept_sessions
+
+    data_folder = read_settings().data_folder
+    instance = Instance(data_folder)
+    if instance.claim():
+        try:
+            kept_sessions(data_folder).end_all()
+        finally:
+            instance.release()
+    else:
+        running = instance.running()
+        if running is None:
+            raise RingsideError("Ringside is running but does not answer.", "End that process and try again.")
+        running.ask("sign-out", {"everywhere": True})
+    print(json.dumps({"event": "signed out"}) if as_json else "Every browser is signed out.", flush=True)
     return 0
 
 
@@ -101,12 +133,13 @@ def _open_running(instance: Instance, open_browser: bool, as_json: bool) -> int:
 def _doors(reach: Reach, data_folder: Path) -> Doors:
     from app.doors import Doors, is_loopback
     from app.login import Login, kept_salt
+    from app.sessions import kept_sessions
 
     password = reach.password
     if password is None and not is_loopback(reach.host):
         password = _asked_for(reach.host)
-    login = None if password is None else Login(password, kept_salt(data_folder))
-    return Doors.to(reach.host, reach.names, login)
+    login = None if password is None else Login(password, kept_salt(data_folder), sessions=kept_sessions(data_folder))
+    return Doors.to(reach.host, reach.names, login, reach.proxies)
 
 
 def _asked_for(host: str) -> str:

@@ -71,6 +71,12 @@ def chat(
     allow_name: Annotated[
         list[str] | None, typer.Option(help="Host name it may be called by (a proxy's); may be given again.")
     ] = None,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Address of a proxy in front, whose X-Forwarded-For and -Proto are believed; may be given again."
+        ),
+    ] = None,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
@@ -78,7 +84,8 @@ def chat(
     from app.chat_command import Reach, serve_chat
 
     try:
-        code = serve_chat(settings, port, browser, as_json, Reach(host, tuple(allow_name or ()), password))
+        reach = Reach(host, tuple(allow_name or ()), password, tuple(trusted_proxy or ()))
+        code = serve_chat(settings, port, browser, as_json, reach)
     except (RingsideError, ValueError) as error:
         _fail(error, as_json)
     raise typer.Exit(code)
@@ -121,6 +128,18 @@ def watch(as_json: Json = False) -> None:
 
     try:
         code = follow(as_json)
+    except RingsideError as error:
+        _fail(error, as_json)
+    raise typer.Exit(code)
+
+
+@cli.command()
+def sign_out(as_json: Json = False) -> None:
+    """Sign out every browser that typed the password (a changed password does so too)."""
+    from app.chat_command import sign_out_all
+
+    try:
+        code = sign_out_all(as_json)
     except RingsideError as error:
         _fail(error, as_json)
     raise typer.Exit(code)

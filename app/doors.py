@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -18,8 +18,9 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.listening import LOOPBACK
-from app.login import PATH as LOGIN_PATH
-from app.login import Login, login_needed
+from app.login import Login
+from app.login_page import PATH as LOGIN_PATH
+from app.login_page import login_needed
 
 _LOOPBACK_NAMES = frozenset({LOOPBACK, "localhost", "::1"})
 
@@ -49,20 +50,28 @@ class Doors:
         any_address: whether an address in figures will do, whichever it is. No foreign name can be made to look like
             one (DNS rebinding needs a name), and a machine does not know all of its own.
         login: what each request needs; None where only this machine can connect.
+        proxies: addresses and networks of proxies that are believed when they tell for whom they ask, and that they do
+            so by HTTPS.
     """
 
     names: frozenset[str] = frozenset()
     any_address: bool = False
     login: Login | None = None
+    proxies: tuple[str, ...] = ()
 
     @classmethod
-    def to(cls, host: str, names: Iterable[str], login: Login | None) -> Doors:
-        """Return the doors of a server that listens on `host`; `names` are those it is called by besides its own."""
+    def to(cls, host: str, names: Iterable[str], login: Login | None, proxies: Iterable[str] = ()) -> Doors:
+        """Return the doors of a server that listens on `host`; `names` are those it is called by besides its own.
+
+        Raises:
+            ValueError: a proxy is no address.
+        """
+        proxies = tuple(map(_checked_proxy, proxies))
         if is_loopback(host):
-            return cls(frozenset(name.lower() for name in names), login=login)
+            return cls(frozenset(name.lower() for name in names), login=login, proxies=proxies)
         own = socket.gethostname()
         known = {host, own, f"{own}.local", socket.getfqdn(), *names}
-        return cls(frozenset(name.lower() for name in known), any_address=True, login=login)
+        return cls(frozenset(name.lower() for name in known), any_address=True, login=login, proxies=proxies)
 
     def know(self, host: str) -> bool:
         """Tell whether a "Host" header names this machine."""
@@ -145,6 +154,15 @@ def is_open(path: str) -> bool:
     if first == "gradio_api":
         return rest.partition("/")[0] in _GRADIO_CALLS
     return first in (_GRADIO_FILES if rest else _GRADIO_PAGES)
+
+
+def _checked_proxy(proxy: str) -> str:
+    try:
+        return str(ip_network(proxy))
+    except ValueError:
+        raise ValueError(
+            f"{proxy!r} is no address of a proxy; give --trusted-proxy one such as 127.0.0.1, or a network."
+        ) from None
 
 
 def _is_address(name: str) -> bool:

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from app.archive_routes import archive_routes
 from app.demo_run import start_demo
 from app.estimate_routes import estimate_routes
+from app.login import Login
 from app.message_window import MessageWindow
 from app.outlook import outlook
 from app.page_data import Json, chat_data, metrics_data, outlook_data, started_data, status_data
@@ -28,6 +29,7 @@ from app.request_values import CleanText, Number
 from app.route_errors import add_error_answers
 from app.run_routes import run_routes
 from app.service import Service
+from app.session_routes import session_routes
 from app.stream_routes import stream_routes
 from app.transcripts import Transcripts
 from app.tree_routes import tree_routes
@@ -67,7 +69,9 @@ def assets_folder() -> Path:
     return installed if installed.is_dir() else Path(__file__).parent.parent / "assets"
 
 
-def add_routes(app: FastAPI, service: Service, stopping: Callable[[], bool] = lambda: False) -> None:
+def add_routes(
+    app: FastAPI, service: Service, stopping: Callable[[], bool] = lambda: False, login: Login | None = None
+) -> None:
     """Add the /app/ routes; open event streams end once `stopping()` is true."""
     transcripts = Transcripts(edition_of=service.num_edits, opening_of=service.opening)
     window = MessageWindow(service, transcripts)
@@ -86,6 +90,7 @@ def add_routes(app: FastAPI, service: Service, stopping: Callable[[], bool] = la
         proof_pages(),
         proof_routes(service),
         stream_routes(service, transcripts, stopping),
+        session_routes(login),
     ):
         app.include_router(router, prefix="/app")
 

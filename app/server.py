@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from app.connections import TimedProtocol
 from app.doors import LOCAL_ONLY, Doors, Guard
@@ -36,7 +37,9 @@ def build_routes(service: Service, stopping: Callable[[], bool] = lambda: False,
     app = FastAPI(title="Ringside", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(RequestLimits)  # behind the guard: whoever is not let in is not listened to
     app.add_middleware(Guard, doors=doors)
-    add_routes(app, service, stopping)
+    if doors.proxies:
+        app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(doors.proxies))
+    add_routes(app, service, stopping, doors.login)
     return app
 
 

@@ -18,6 +18,7 @@ import { ReadingPlace } from "./reading_place.js";
 import { Search } from "./search.js";
 import { watchCopying } from "./selection_copy.js";
 import { Setup } from "./setup.js";
+import { watchSession } from "./session.js";
 import { Stream } from "./stream.js";
 import { watchChrome } from "./chrome.js";
 import { watchImports } from "./import_files.js";
@@ -74,6 +75,7 @@ class Page {
       (...hit) => this.openHit(...hit).catch(complain),
     );
     this.presets = new Presets(this.setup, () => this.chatId);
+    watchSession(complain).catch(() => {});
     watchImports((chatId) => this.open(chatId), () => this.chats.refresh());
     this.stream = new Stream(() => this.place(), {
       run: (event) => this.follow(event),

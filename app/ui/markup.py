@@ -43,7 +43,9 @@ SIDE = f"""
     <a class="text-button" id="rs-backup" href="/app/backup" download title="All chats as one file">Back up
       everything</a>
   </div>
-  <p class="side-foot"><a href="/app/compare">Compare</a><a href="/app/doctor">Doctor</a></p>
+  <p class="side-foot"><a href="/app/compare">Compare</a><a href="/app/doctor">Doctor</a>
+    <button type="button" class="text-button" id="rs-sign-out" aria-haspopup="menu" aria-expanded="false"
+      hidden>Sign out</button></p>
 </nav>
 """
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from fastapi import FastAPI
 from starlette.routing import Mount
@@ -17,6 +18,8 @@ from app.doors import LOCAL_ONLY, Doors, is_loopback, is_open
 from app.login import Login, kept_salt
 from app.running_instance import COOKIE
 from app.server import build_app, build_routes
+from app.service import Service
+from app.sessions import Sessions, kept_sessions
 from tests.app.conftest import EchoService
 from tests.app.test_server import running
 
@@ -276,8 +279,10 @@ def test_a_cookie_holds_for_this_password_here_and_not_for_ever(
     assert login.accepts(cookie)
     assert Login(PASSWORD, b"salt", clock).accepts(cookie)
     assert not other().accepts(cookie)
-    expires, _, signature = cookie.partition(".")
-    for forged in ("", ".", f"{int(expires) + 1}.{signature}", f"{expires}.", f"{cookie}0", "\udcff"):
+    session, _, signature = cookie.partition(".")
+    expires, _, name = session.partition("-")
+    later = f"{int(expires) + 1}-{name}.{signature}"
+    for forged in ("", ".", later, f"{expires}.{signature}", f"{session}.", f"{cookie}0", "\udcff"):
         assert not login.accepts(forged), forged
     clock.now_s += 31 * 24 * 3600
     assert not login.accepts(cookie)
@@ -293,3 +298,182 @@ def test_the_salt_is_kept_and_for_its_owner_only(tmp_path: Path) -> None:
     assert len(salt) == 16
     assert kept_salt(tmp_path) == salt
     assert (tmp_path / "login.salt").stat().st_mode & 0o077 == 0
+
+
+# Leaving
+
+
+def other_browser(client: TestClient) -> TestClient:
+    return TestClient(client.app, base_url="http://192.168.1.5:7878", follow_redirects=False)
+
+
+def test_signing_out_ends_this_session_and_no_other(client: TestClient) -> None:
+    other = other_browser(client)
+    assert sign_in(client).status_code == sign_in(other).status_code == 200
+    stolen = client.cookies[COOKIE]
+    left = client.post("/app/sign-out")
+    assert left.status_code == 200
+    assert "max-age=0" in left.headers["set-cookie"].lower()
+    client.cookies.set(COOKIE, stolen)
+    assert client.get("/app/chats").status_code == 401
+    assert other.get("/app/chats").status_code == 200
+
+
+def test_signing_out_everywhere_ends_all_sessions(client: TestClient, login: Login) -> None:
+    other = other_browser(client)
+    assert sign_in(client).status_code == sign_in(other).status_code == 200
+    told: list[str] = []
+    login.on_all_signed_out = lambda: told.append(login.cookie())
+    assert client.post("/app/sign-out", json={"everywhere": True}).status_code == 200
+    assert other.get("/app/chats").status_code == 401
+    assert login.accepts(told[0]), "other commands are let in again"
+    assert sign_in(other).status_code == 200
+    assert other.get("/app/chats").status_code == 200
+
+
+def test_nobody_signs_others_out_without_the_password(client: TestClient, login: Login) -> None:
+    cookie = login.cookie()
+    assert client.post("/app/sign-out", json={"everywhere": True}).status_code == 401
+    assert login.accepts(cookie)
+
+
+def test_without_a_password_there_is_nothing_to_sign_out_of(echo_service: EchoService) -> None:
+    with TestClient(build_routes(echo_service()), base_url=LOCAL) as page:
+        assert page.get("/app/session").json() == {"login": False}
+        answer = page.post("/app/sign-out")
+        assert answer.status_code == 400
+        assert answer.json()["message"] == "There is no password, so nobody is signed in."
+
+
+def test_the_page_is_told_that_there_is_a_password(client: TestClient) -> None:
+    assert client.get("/app/session").status_code == 401
+    sign_in(client)
+    assert client.get("/app/session").json() == {"login": True}
+
+
+def test_an_open_stream_ends_with_the_session_it_came_with(echo_service: EchoService, login: Login) -> None:
+    service = echo_service()
+    doors = Doors.to("127.0.0.1", [], login)
+    with running(service, doors) as server, httpx.Client(base_url=server.url, timeout=20) as tab:
+        assert tab.post("/app/login", json={"password": PASSWORD}).status_code == 200
+        with tab.stream("GET", "/app/stream") as stream:
+            lines = stream.iter_lines()
+            assert any("event: status" in line for line in lines)
+            login.sign_out_all()
+            service.create_chat("Not for those who are signed out")
+            assert not any("event: chats" in line for line in lines), "it ends, and tells nothing more"
+
+
+def test_ended_sessions_stay_ended_after_a_restart(tmp_path: Path, clock: Clock) -> None:
+    def started(password: str = PASSWORD) -> Login:
+        return Login(password, b"salt", clock, kept_sessions(tmp_path))
+
+    login = started()
+    one, two = login.cookie(), login.cookie()
+    login.sign_out(one)
+    assert (started().accepts(one), started().accepts(two)) == (False, True)
+    assert not started("another password").accepts(two), "a changed password signs everybody out"
+    started().sign_out_all()
+    assert not started().accepts(two)
+    assert (tmp_path / "login.sessions.json").stat().st_mode & 0o077 == 0
+
+
+def test_what_was_signed_out_is_forgotten_once_it_would_have_ended(clock: Clock) -> None:
+    sessions = Sessions()
+    login = Login(PASSWORD, b"salt", clock, sessions)
+    first = login.cookie()
+    login.sign_out(first)
+    clock.now_s += 31 * 24 * 3600
+    second = login.cookie()
+    login.sign_out(second)
+    assert not sessions.is_over(first.partition(".")[0])
+    assert sessions.is_over(second.partition(".")[0])
+
+
+def test_a_damaged_file_of_sessions_signs_everybody_out(tmp_path: Path) -> None:
+    cookie = Login(PASSWORD, b"salt", sessions=kept_sessions(tmp_path)).cookie()
+    (tmp_path / "login.sessions.json").write_text("{")
+    assert not Login(PASSWORD, b"salt", sessions=kept_sessions(tmp_path)).accepts(cookie)
+
+
+# Behind a proxy
+
+
+PROXY = "10.0.0.9"
+
+
+def behind_proxy(service: Service, login: Login, address: str, proxies: tuple[str, ...] = (PROXY,)) -> TestClient:
+    app = build_routes(service, doors=Doors.to("0.0.0.0", ["chat.example"], login, proxies))
+    return TestClient(app, base_url="http://chat.example", client=(address, 1), follow_redirects=False)
+
+
+@pytest.mark.parametrize(
+    ("address", "proxies", "is_secure"),
+    [(PROXY, (PROXY,), True), (PROXY, ("10.0.0.0/24",), True), (PROXY, (), False), ("10.0.0.8", (PROXY,), False)],
+)
+def test_the_cookie_is_for_https_only_where_a_trusted_proxy_says_so(
+    echo_service: EchoService, login: Login, address: str, proxies: tuple[str, ...], is_secure: bool
+) -> None:
+    page = behind_proxy(echo_service(), login, address, proxies)
+    headers = {"x-forwarded-proto": "https", "x-forwarded-for": "1.2.3.4"}
+    answer = page.post("/app/login", json={"password": PASSWORD}, headers=headers)
+    assert answer.status_code == 200
+    cookies = answer.headers.get_list("set-cookie")
+    assert len(cookies) == 2
+    assert all(("secure" in cookie.lower()) is is_secure for cookie in cookies)
+
+
+def guess(page: TestClient, forwarded_for: str, password: str = "a guess") -> int:
+    headers = {"x-forwarded-for": forwarded_for}
+    return page.post("/app/login", json={"password": password}, headers=headers).status_code
+
+
+def test_behind_a_trusted_proxy_the_one_who_guesses_waits_alone(echo_service: EchoService, login: Login) -> None:
+    page = behind_proxy(echo_service(), login, PROXY)
+    assert guess(page, "1.2.3.4") == 403
+    assert guess(page, "1.2.3.4", PASSWORD) == 403
+    assert guess(page, "6.6.6.6, 1.2.3.4", PASSWORD) == 403, "what a client puts in front is not believed"
+    assert guess(page, "1.2.3.5", PASSWORD) == 200
+
+
+def test_nobody_escapes_the_wait_by_naming_another_address(echo_service: EchoService, login: Login) -> None:
+    page = behind_proxy(echo_service(), login, "10.0.0.8")
+    assert guess(page, "1.2.3.4") == 403
+    assert guess(page, "1.2.3.5", PASSWORD) == 403
+
+
+def test_a_browser_that_has_signed_in_before_does_not_wait_for_others(client: TestClient) -> None:
+    assert sign_in(client).status_code == 200
+    assert client.post("/app/sign-out").status_code == 200
+    stranger = other_browser(client)  # the same address
+    assert sign_in(stranger, "a guess").status_code == 403
+    assert sign_in(stranger).status_code == 403
+    assert sign_in(client).status_code == 200
+
+
+def test_a_browser_that_guesses_waits_though_it_has_signed_in_before(client: TestClient) -> None:
+    assert sign_in(client).status_code == 200
+    client.cookies.delete(COOKIE)
+    assert sign_in(client, "a guess").status_code == 403
+    assert sign_in(client).status_code == 403
+
+
+@pytest.mark.parametrize("cookie", ["", ".", "x.y", "1.é"])
+def test_no_made_up_cookie_is_a_browser_s(login: Login, cookie: str) -> None:
+    assert login.client(cookie, "10.0.0.1") == "10.0.0.1"
+    assert login.client(login.browser_cookie(), "10.0.0.1") != "10.0.0.1"
+
+
+def test_wrong_tries_of_long_ago_are_forgiven(login: Login, clock: Clock) -> None:
+    first = login.try_password("10.0.0.1", "guess")
+    for _ in range(5):
+        clock.now_s += 61
+        login.try_password("10.0.0.1", "guess")
+    clock.now_s += 2 * 3600
+    assert login.try_password("10.0.0.1", "guess") == first
+
+
+@pytest.mark.parametrize("proxy", ["proxy.example", "*", "", "10.0.0.0/33"])
+def test_a_proxy_is_trusted_by_its_address_only(login: Login, proxy: str) -> None:
+    with pytest.raises(ValueError, match="is no address of a proxy; give --trusted-proxy one such as"):
+        Doors.to("0.0.0.0", [], login, [proxy])

@@ -13,6 +13,7 @@ import pytest
 import uvicorn
 
 from app import connections
+from app.doors import LOCAL_ONLY, Doors
 from app.server import bind, build_routes, config_for
 from app.service import Service
 from tests.app.conftest import EchoService
@@ -21,10 +22,10 @@ from tests.app.conftest import EchoService
 class Running:
     """The routes behind uvicorn in a thread."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, doors: Doors = LOCAL_ONLY) -> None:
         self.bound: socket.socket = bind(0)
         self.url = f"http://127.0.0.1:{self.bound.getsockname()[1]}"
-        app = build_routes(service, stopping=lambda: self.server.should_exit)
+        app = build_routes(service, stopping=lambda: self.server.should_exit, doors=doors)
         self.server = uvicorn.Server(config_for(app, timeout_graceful_shutdown=5))
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.bound]})
 
@@ -38,8 +39,8 @@ class Running:
 
 
 @contextmanager
-def running(service: Service) -> Iterator[Running]:
-    server = Running(service)
+def running(service: Service, doors: Doors = LOCAL_ONLY) -> Iterator[Running]:
+    server = Running(service, doors)
     server.thread.start()
     with httpx.Client(base_url=server.url) as client:
         deadline = time.monotonic() + 20
