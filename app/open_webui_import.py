@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from app.archive import BEGINNING, ArchivedChat, ArchivedMessage
-from app.imported_parts import from_the_roots, reply_text, timestamp_s
+from app.archive import BEGINNING, ArchivedChat, ArchivedMessage, LeftOut
+from app.imported_parts import LeftOutCount, dict_of, from_the_roots, list_of, reply_text, timestamp_s
 from app.input_rules import clean_text, title_from
 
 Json = dict[str, Any]
@@ -45,7 +45,19 @@ def from_open_webui(entry: Json) -> ArchivedChat:
         created_at_s=timestamp_s(entry.get("created_at", inner.get("timestamp"))),
         updated_at_s=timestamp_s(entry.get("updated_at")),
         settings=json.dumps({"system_prompt": clean_text(system)}) if system else "",
+        left_out=_left_out(nodes),
     )
+
+
+def _left_out(nodes: dict[str, Json]) -> tuple[LeftOut, ...]:
+    count = LeftOutCount()
+    for node in nodes.values():
+        count.add("attached file", count=len(list_of(node.get("files"))))
+        parts = map(dict_of, list_of(node.get("content")))
+        count.add("picture", count=sum(part.get("type") == "image_url" for part in parts))
+        if node.get("role") not in ("user", "assistant", "system"):
+            count.add("message of another kind", "messages of other kinds")
+    return count.all()
 
 
 def _nodes(inner: Json) -> dict[str, Json]:

@@ -12,6 +12,7 @@ import pytest
 from app.archive import ArchivedChat, ArchivedMessage
 from app.chat_import import read_chats
 from app.chat_json import to_file
+from app.imported_parts import left_out_words
 from backends.errors import BadRequestError
 from models.reasoning import split as split_reasoning
 
@@ -218,6 +219,16 @@ def test_reasoning_that_open_webui_keeps_beside_the_text_is_taken_from_there() -
         (message,) = reply_of(content, output=output)
         split = split_reasoning(message.text)
         assert (split.reasoning, split.answer) == ("Hm.", "Mills.")
+
+
+def test_what_open_webui_attached_is_counted() -> None:
+    parts = [{"type": "text", "text": "Look"}, {"type": "image_url", "image_url": {"url": "data:"}}]
+    messages = [
+        {"role": "user", "content": parts, "files": [{"type": "file"}, {"type": "image"}]},
+        {"role": "tool", "content": "found"},
+    ]
+    chat = read_one({"chat": {"messages": messages}})
+    assert left_out_words([chat]) == "2 attached files, 1 picture, 1 message of another kind"
 
 
 def test_an_error_of_open_webui_stays_one() -> None:
