@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, get_args
+from typing import Any, TypeGuard, get_args
 
 from app.input_rules import clean_text
 from app.limits import OnLoop
@@ -164,8 +164,12 @@ def _flag(value: object) -> bool:
     raise ValueError("give true or false")
 
 
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def _number(value: object) -> float:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    if _is_number(value):
         try:
             return float(value)
         except OverflowError:
@@ -188,6 +192,12 @@ def _whole(low: int) -> Callable[[object], int]:
         raise ValueError(f"give a whole number of {low} or more")
 
     return parse
+
+
+def _limit(low: int) -> Callable[[object], Any]:
+    """Return a parser of a whole number or no limit, which other programs write as -1."""
+    parse = _or_none(_whole(low))
+    return lambda value: None if _is_number(value) and value == -1 else parse(value)
 
 
 def _or_none(parse: Callable[[object], Any]) -> Callable[[object], Any]:
@@ -256,11 +266,11 @@ _PARSERS: dict[str, Callable[[object], Any]] = {
     "chat_template": _or_none(_text),
     "options": _options,
     "temperature": _number,
-    "top_k": _or_none(_whole(1)),
+    "top_k": _limit(1),
     "top_p": _number,
     "min_p": _number,
     "repetition_penalty": _number,
-    "repetition_window": _or_none(_whole(1)),
+    "repetition_window": _limit(1),
     "seed": _or_none(_whole(0)),
     "presence_penalty": _number,
     "frequency_penalty": _number,
@@ -272,7 +282,7 @@ _PARSERS: dict[str, Callable[[object], Any]] = {
     "dry_multiplier": _number,
     "dry_base": _number,
     "dry_allowed_length": _whole(1),
-    "dry_window": _whole(1),
+    "dry_window": _limit(1),
     "dry_breakers": _texts,
     "mirostat_tau": _or_none(_number),
     "mirostat_eta": _number,
@@ -281,7 +291,7 @@ _PARSERS: dict[str, Callable[[object], Any]] = {
     "system_prompt": _text,
     "stop": _texts,
     "stop_in_reasoning": _flag,
-    "max_new_tokens": _or_none(_whole(1)),
+    "max_new_tokens": _limit(1),
     "keep_writing": _flag,
     "on_loop": _one_of(*get_args(OnLoop)),
     "max_minutes": _or_none(_above_zero),

@@ -41,9 +41,7 @@ _OPTIONS: dict[str, Any] = {
     "dry_allowed_length": Annotated[
         int | None, typer.Option(help="Repeats shorter than this are free of DRY.", min=1, show_default=False)
     ],
-    "dry_window": Annotated[
-        int | None, typer.Option(help="How many tokens back DRY looks.", min=1, show_default=False)
-    ],
+    "dry_window": _text('How many tokens back DRY looks; "none" for the whole text.'),
     "dry_breakers": _texts("--dry-breaker", "Text that ends a repeat; \\n is a line end; may be given again."),
     "mirostat_tau": _text('Bits of surprise a token that mirostat 2 aims at; "none" is off.'),
     "mirostat_eta": _number("How fast mirostat 2 corrects itself.", 0, 1),
@@ -53,7 +51,7 @@ _OPTIONS: dict[str, Any] = {
 
 
 def _as_settings(given: dict[str, Any]) -> dict[str, Any]:
-    for name in ("top_k", "repetition_window", "top_n_sigma", "mirostat_tau"):
+    for name in ("top_k", "repetition_window", "dry_window", "top_n_sigma", "mirostat_tau"):
         if name in given:
             given[name] = _number_or_text(given[name])
     for name in ("json_schema", "grammar"):

@@ -113,7 +113,6 @@ _RANGES: dict[str, tuple[float, float]] = {
     "dry_multiplier": (0.0, 100.0),
     "dry_base": (1.0, 100.0),
     "dry_allowed_length": (1, 1000),
-    "dry_window": (1, 8192),
     "mirostat_tau": (0.0, 100.0),
     "mirostat_eta": (0.0, 1.0),
 }
@@ -159,7 +158,7 @@ class Sampling:
         dry_multiplier: size of the DRY penalty on tokens that would go on repeating; 0 is off.
         dry_base: the penalty grows by this factor with each repeated token.
         dry_allowed_length: repeats shorter than this many tokens are free.
-        dry_window: how many recent tokens DRY compares.
+        dry_window: how many recent tokens DRY compares; None is the whole sequence.
         dry_breakers: a token that contains one of these texts ends a repeat.
         mirostat_tau: mirostat 2 holds surprise at this many bits a token, in place of top-n-sigma to XTC; its state
             begins anew with each request. None is off.
@@ -183,7 +182,7 @@ class Sampling:
     dry_multiplier: float = 0.0
     dry_base: float = 1.75
     dry_allowed_length: int = 2
-    dry_window: int = 2048
+    dry_window: int | None = 2048
     dry_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
     mirostat_tau: float | None = None
     mirostat_eta: float = 0.1
@@ -193,7 +192,8 @@ class Sampling:
             value = getattr(self, name)
             if value is not None:
                 _check(_SPOKEN.get(name, name.replace("_", " ")), value, low, high)
-        for name, count in (("top-k", self.top_k), ("repetition window", self.repetition_window)):
+        counts = {"top-k": self.top_k, "repetition window": self.repetition_window, "DRY window": self.dry_window}
+        for name, count in counts.items():
             if count is not None and count < 1:
                 raise ValueError(f"{name} of {count} is below 1; leave it empty for no limit")
         if self.seed is not None and not 0 <= self.seed < 2**64:

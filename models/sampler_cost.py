@@ -40,7 +40,7 @@ SETTINGS: dict[str, Sampling] = {
     "top-n-sigma 1": Sampling(top_k=None, top_p=1.0, top_n_sigma=1.0),
     "XTC": Sampling(top_k=None, top_p=1.0, xtc_probability=0.5),
     "DRY, 2,048 tokens": Sampling(top_k=None, top_p=1.0, dry_multiplier=0.8),
-    "DRY, 8,192 tokens": Sampling(top_k=None, top_p=1.0, dry_multiplier=0.8, dry_window=8192),
+    "DRY, whole text": Sampling(top_k=None, top_p=1.0, dry_multiplier=0.8, dry_window=None),
     "mirostat 2": Sampling(top_k=None, top_p=1.0, mirostat_tau=5.0),
     "constraint": PLAIN,
 }
@@ -122,6 +122,6 @@ def _timed(sampler: TokenSampler, logits: Sequence[Tensor]) -> float:
     """Return the mean seconds of a draw, with what surrounds it in a step."""
     started_s = time.perf_counter()
     for index, logits_1V in enumerate(logits):
-        sampler.set_number((index + 0.5) / len(logits))
-        int(sampler.draw(logits_1V))
+        sampler.prepare((index + 0.5) / len(logits))
+        sampler.note_drawn(int(sampler.draw(logits_1V)))
     return (time.perf_counter() - started_s) / len(logits)

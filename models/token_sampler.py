@@ -17,7 +17,7 @@ from backends.requests import Sampling
 from backends.token_rules import TokenRules
 from models.sampling import RecentTokens, draw, inverse_cdf, penalise_repetition
 from models.sampling_filters import keep_within_surprise, without_dropped
-from models.token_history import RepeatedRuns, TokenCounts
+from models.token_history import RepeatPenalties, TokenCounts
 
 
 class TokenSampler:
@@ -49,23 +49,27 @@ class TokenSampler:
         window = sampling.repetition_window
         recent = RecentTokens(window, vocab_size, device) if sampling.repetition_penalty != 1 else None
         counts = TokenCounts(window, vocab_size, device) if sampling.counts_tokens else None
-        runs = RepeatedRuns(sampling, rules.breakers, vocab_size, device) if sampling.dry_multiplier else None
-        self._recent, self._counts, self._runs = recent, counts, runs
-        self._histories = [history for history in (recent, counts, runs) if history is not None]
+        repeats = RepeatPenalties(sampling, rules.breakers, vocab_size, device) if sampling.dry_multiplier else None
+        self._recent, self._counts, self._repeats = recent, counts, repeats
+        self._histories = [history for history in (recent, counts) if history is not None]
         self._mirostat = Mirostat(sampling, device) if sampling.mirostat_tau is not None else None
 
     def restart(self, sequence: Sequence[int]) -> None:
         """Begin a reply to a sequence of at least one token."""
         for history in self._histories:
             history.restart(sequence)
+        if self._repeats is not None:
+            self._repeats.restart(sequence)
         if self._mirostat is not None:
             self._mirostat.restart()
 
-    def set_number(self, number: float) -> None:
-        """Set the number of the next draw, from `backends.draws.uniform`."""
+    def prepare(self, number: float) -> None:
+        """Get ready for the next draw, with a number from `backends.draws.uniform`."""
         self._number_B.fill_(number)
         if self._sampling.xtc_probability > 0:
             self._chance_B.fill_(second(number))
+        if self._repeats is not None:
+            self._repeats.set_next()
 
     def allow(self, allowed_V: Tensor) -> None:
         """Set the tokens that may come next: bool on the host, shorter than the vocabulary where its end may not."""
@@ -74,7 +78,10 @@ class TokenSampler:
         self._forbidden_V[: len(allowed_V)].copy_(~allowed_V[: len(self._forbidden_V)])
 
     def draw(self, logits_BV: Tensor) -> Tensor:
-        """Draw and remember a token, int64 [1]; `sampling.INVALID_TOKEN` where nothing can be drawn."""
+        """Draw a token, int64 [1], and remember it on the device; `sampling.INVALID_TOKEN` where nothing can be drawn.
+
+        Once it is known on the host, `note_drawn` completes the memory.
+        """
         logits_BV = self._adjusted(logits_BV)
         if self._mirostat is not None and self._sampling.temperature > 0:
             tokens_B = self._mirostat.draw(logits_BV, self._number_B)
@@ -83,6 +90,11 @@ class TokenSampler:
         for history in self._histories:
             history.push(tokens_B)
         return tokens_B
+
+    def note_drawn(self, token: int) -> None:
+        """Remember what was drawn on the host; an invalid token counts as token 0."""
+        if self._repeats is not None:
+            self._repeats.push(max(token, 0))
 
     def _adjusted(self, logits_BV: Tensor) -> Tensor:
         """Apply the constraint, logit bias, penalties and DRY."""
@@ -95,7 +107,7 @@ class TokenSampler:
             logits_BV = penalise_repetition(logits_BV, self._recent.ids_N.unsqueeze(0), sampling.repetition_penalty)
         if self._counts is not None:
             logits_BV = self._counts.penalise(logits_BV, sampling.frequency_penalty, sampling.presence_penalty)
-        return logits_BV if self._runs is None else self._runs.penalise(logits_BV)
+        return logits_BV if self._repeats is None else self._repeats.penalise(logits_BV)
 
 
 class Mirostat:

@@ -76,7 +76,7 @@ class TokenStep:
         """
         for row, token in enumerate(tokens):
             self._tokens_B[row].fill_(token)
-        self._set_numbers(numbers)
+        self._prepare(numbers)
         if self._graph is None:
             self._feed_and_draw()
         else:
@@ -86,7 +86,7 @@ class TokenStep:
     @torch.inference_mode()
     def draw_from(self, logits_1V: Tensor, numbers: Sequence[float]) -> list[int]:
         """Draw a token a row from the logits of one earlier step, feeding nothing."""
-        self._set_numbers(numbers)
+        self._prepare(numbers)
         self._draw(logits_1V.expand(len(numbers), -1))
         return self._drawn()
 
@@ -95,12 +95,14 @@ class TokenStep:
         """Return a copy of the logits after the last tokens fed, float32 [B, V]; None before there are any."""
         return None if self._logits_BV is None else self._logits_BV.clone()
 
-    def _set_numbers(self, numbers: Sequence[float]) -> None:
+    def _prepare(self, numbers: Sequence[float]) -> None:
         for sampler, number in zip(self._samplers, numbers, strict=True):
-            sampler.set_number(number)
+            sampler.prepare(number)
 
     def _drawn(self) -> list[int]:
         drawn: list[int] = self._drawn_B.tolist()
+        for sampler, token in zip(self._samplers, drawn, strict=True):
+            sampler.note_drawn(token)
         return drawn
 
     def _feed_and_draw(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-KEPT_WHERE_EMPTY = ("dry_allowed_length", "dry_window")
+KEPT_WHERE_EMPTY = ("dry_allowed_length",)
 """Numbers that always hold one: an emptied field leaves the setting as it was."""
 
 
@@ -27,7 +27,7 @@ def sampling_card(add: Callable[[str, Any], None]) -> None:
         add("dry_multiplier", _slider("DRY strength", "Avoids passages that came before. 0 is off.", 0, 5))
         add("dry_base", _slider("DRY growth", "Factor for each repeated token.", 1, 4))
         add("dry_allowed_length", _whole("DRY free length, tokens", "Shorter repeats cost nothing."))
-        add("dry_window", _whole("DRY window, tokens", "How far back it looks."))
+        add("dry_window", _whole("DRY window, tokens", "How far back it looks. Empty for the whole text."))
     with gr.Row():
         add(
             "dry_breakers",

@@ -19,6 +19,7 @@ from backends.llamacpp.running_states import INTERVAL_TOKENS, ends_of_batches
 from backends.llamacpp.saved_state import identity_in, read_state, write_state
 from backends.llamacpp.scoring import token_losses
 from backends.llamacpp.sequence import TokenSequence
+from backends.repeats import KeptRuns
 from backends.requests import CachePolicy, GenerationRequest, LoadRequest, Message
 from models.constraint import Constraint, Constraints
 
@@ -66,6 +67,7 @@ class LlamaCppBackend:
         self._identity = dict(identity or {})
         self._num_threads = num_threads
         self._constraints: Constraints | None = None
+        self._kept_runs = KeptRuns()
         self._open_context(self._plan(info.sinks))
 
     @property
@@ -99,7 +101,7 @@ class LlamaCppBackend:
         prompt = self._prompt(request.messages, request.raw)
         end_ids = self._prompts.end_ids
         constraint, opening = self._constraint(request), self._info.reasoning_opening
-        reply = Reply(self._model, request, prompt, end_ids, constraint, opening)
+        reply = Reply(self._model, request, prompt, end_ids, constraint, opening, self._kept_runs)
         yield from self._prefill(request, prompt, cancelled)
         reason = self._end_reason(reply, cancelled)
         while reason is None:

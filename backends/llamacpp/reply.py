@@ -16,6 +16,7 @@ from backends.draws import fresh_seed, uniform
 from backends.events import FinishReason
 from backends.llamacpp.library import Model
 from backends.llamacpp.sampling import Sampler
+from backends.repeats import KeptRuns
 from backends.reply_stops import PROMPT_END_TOKENS, named_control_tokens, reply_stops
 from backends.requests import GenerationRequest, Message
 from backends.token_rules import token_rules
@@ -33,6 +34,7 @@ class Reply:
         prompt: token ids, those of a reply that is continued included; penalties look at them.
         end_ids: tokens that end a reply.
         opening: mark of reasoning that the model's template ends a prompt with.
+        kept_runs: see `Sampler`.
 
     Attributes:
         seed: given or drawn.
@@ -47,6 +49,7 @@ class Reply:
         end_ids: Sequence[int],
         constraint: Constraint | None = None,
         opening: str = "",
+        kept_runs: KeptRuns | None = None,
     ) -> None:
         sampling = request.sampling
         earlier = continued_message(request)
@@ -57,7 +60,7 @@ class Reply:
         self._num_earlier = earlier.num_drawn_tokens if earlier else 0
         banned = (*model.unused_ids, *(end_ids if request.ignore_end and constraint is None else ()))
         rules = token_rules(sampling, model.encode, model.piece, model.vocab_size, banned, model.known_breakers)
-        self._sampler = Sampler(sampling, model.vocab_size, prompt, rules)
+        self._sampler = Sampler(sampling, model.vocab_size, prompt, rules, kept_runs)
         control = named_control_tokens(request.stop, model.encode, model.piece, model.name)
         prompt_end = b"".join(map(model.name, prompt[-PROMPT_END_TOKENS:])).decode("utf-8", "replace")
         self._stops = reply_stops(request, opening, prompt_end, control)

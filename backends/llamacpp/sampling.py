@@ -17,7 +17,8 @@ import numpy.typing as npt
 from backends.draws import second
 from backends.errors import RingsideError
 from backends.llamacpp import filters
-from backends.llamacpp.history import RecentTokens, RepeatedRuns
+from backends.llamacpp.history import RecentTokens
+from backends.repeats import KeptRuns
 from backends.requests import Sampling
 from backends.token_rules import NO_RULES, TokenRules
 
@@ -30,17 +31,25 @@ class Sampler:
         vocab_size: V.
         tokens: the sequence so far, for penalties.
         rules: tokens with a bias, and DRY's breakers.
+        kept_runs: DRY's memory of earlier replies, taken up where the sequence goes on.
     """
 
     def __init__(
-        self, sampling: Sampling, vocab_size: int, tokens: Sequence[int] = (), rules: TokenRules = NO_RULES
+        self,
+        sampling: Sampling,
+        vocab_size: int,
+        tokens: Sequence[int] = (),
+        rules: TokenRules = NO_RULES,
+        kept_runs: KeptRuns | None = None,
     ) -> None:
         self._sampling = sampling
         window = sampling.repetition_window
         self._recent: RecentTokens | None = None
         if sampling.repetition_penalty != 1 or sampling.counts_tokens:
             self._recent = RecentTokens(window, tokens if window is None else tokens[-window:])
-        self._runs = RepeatedRuns(sampling, rules.breakers, tokens) if sampling.dry_multiplier else None
+        self._runs = None
+        if sampling.dry_multiplier:
+            self._runs = (kept_runs or KeptRuns()).at(sampling, rules.breakers, tokens)
         self._bias_ids = np.array([token for token, _ in rules.biases], dtype=np.int32)
         self._bias = np.array([bias for _, bias in rules.biases], dtype=np.float32)
         self._ids = np.arange(vocab_size, dtype=np.int32)
@@ -89,7 +98,8 @@ class Sampler:
         if self._recent is not None:
             self._penalise(logits_V, self._recent)
         if self._runs is not None:
-            self._runs.penalise(logits_V)
+            ids, penalties = self._runs.penalties()
+            logits_V[ids] = logits_V[ids] - penalties  # not -=: an id may come twice
 
     def _penalise(self, logits_V: npt.NDArray[np.float32], recent: RecentTokens) -> None:
         sampling = self._sampling

@@ -105,7 +105,8 @@ def test_a_grammar_takes_the_place_of_a_schema_and_both_at_once_are_refused() ->
         ({"json_schema": "3"}, "give an object such as"),
         ({"logit_bias": [[1.5, 2]]}, "is no pair of a token and a number"),
         ({"logit_bias": [[1, "nan"]]}, "logit bias of 1 of nan is outside -1000 to 1000"),
-        ({"dry_window": 9000}, "dry window of 9000 is outside 1 to 8192"),
+        ({"dry_window": 0}, "dry_window cannot be 0: give a whole number of 1 or more"),
+        ({"dry_window": -2}, "dry_window cannot be -2: give a whole number of 1 or more"),
         ({"typical_p": math.nan}, "typical-p of nan is outside 0 to 1"),
         ({"mirostat_tau": "some"}, "mirostat_tau cannot be 'some': give a number"),
     ],
@@ -183,9 +184,27 @@ def test_the_form_gives_back_what_it_shows(form: SettingsForm, settings: ChatSet
 
 
 def test_an_emptied_number_that_always_holds_one_stays(form: SettingsForm) -> None:
-    values = values_of(form, EVERYTHING, dry_window=None, mirostat_tau=None)
+    values = values_of(form, EVERYTHING, dry_allowed_length=None, mirostat_tau=None)
     sampling = form.settings(values, EVERYTHING).sampling
-    assert (sampling.dry_window, sampling.mirostat_tau) == (100, None)
+    assert (sampling.dry_allowed_length, sampling.mirostat_tau) == (3, None)
+
+
+@pytest.mark.parametrize("name", ["top_k", "repetition_window", "dry_window", "max_new_tokens"])
+@pytest.mark.parametrize("written", [None, "none", -1, -1.0])
+def test_no_limit_may_be_written_in_each_of_the_usual_ways(name: str, written: object, form: SettingsForm) -> None:
+    settings = chat_settings_from({name: written}, PLAIN)
+    assert flat_settings(settings)[name] is None
+    assert form.settings(values_of(form, settings), settings) == settings
+    if not isinstance(written, str):
+        assert form.settings(values_of(form, PLAIN, **{name: written}), PLAIN) == settings
+
+
+def test_a_window_of_dry_may_be_larger_than_any_context() -> None:
+    assert chat_settings_from({"dry_window": 1_000_000}, PLAIN).sampling.dry_window == 1_000_000
+    for written, window in (("none", None), ("-1", None), ("100000", 100_000)):
+        given = given_by("--dry-window", written)
+        del given["tokens"]
+        assert chat_settings_from(given, EVERYTHING).sampling.dry_window == window
 
 
 def test_the_form_says_what_a_line_should_be(form: SettingsForm) -> None:

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from backends.draws import second, uniform
 from backends.errors import BadRequestError, RingsideError
-from backends.repeats import repeat_lengths, repeat_penalties
 from backends.requests import GenerationRequest, Message, Sampling
 from backends.token_rules import TokenRules, token_rules
 
@@ -51,7 +50,7 @@ samplings = st.builds(
     dry_multiplier=st.sampled_from([0.0, 0.8, 100.0]),
     dry_base=st.sampled_from([1.0, 1.75, 100.0]),
     dry_allowed_length=st.sampled_from([1, 2]),
-    dry_window=st.sampled_from([1, 7, 64]),
+    dry_window=st.sampled_from([1, 7, 64, None]),
     mirostat_tau=st.sampled_from([None, None, 0.0, 2.5]),
 )
 
@@ -76,8 +75,9 @@ def test_equal_logits_give_equal_tokens_on_both_backends(
     for index in range(12):
         logits = random.normal(0, 2, NUM_TOKENS).astype(np.float32)
         number = uniform(seed, index)
-        on_device.set_number(number)
+        on_device.prepare(number)
         token = int(on_device.draw(torch.from_numpy(logits.copy()).unsqueeze(0)))
+        on_device.note_drawn(token)
         assert token == in_numpy.draw(logits, number)
         assert biases.get(token) != -math.inf
         in_numpy.push(token)
@@ -110,7 +110,7 @@ def test_equal_logits_of_several_tokens_give_the_same_token_on_both_backends(
     logits = np.tile(np.array([*levels, 0.0], np.float32), repeats)
     on_device = TokenSampler(sampling, TokenRules(), len(logits), CPU)
     on_device.restart([0])
-    on_device.set_number(number)
+    on_device.prepare(number)
     token = int(on_device.draw(torch.from_numpy(logits.copy()).unsqueeze(0)))
     assert token == Sampler(sampling, len(logits)).draw(logits.copy(), number)
 
@@ -180,8 +180,12 @@ def test_filters_keep_what_the_samplers_of_llama_cpp_keep(
 
 
 @settings(max_examples=60, deadline=None)
-@given(tokens=st.lists(st.integers(0, 3), min_size=1, max_size=40), window=st.sampled_from([1, 5, 64]))
-def test_penalties_are_those_of_llama_cpp(tokens: list[int], window: int) -> None:
+@given(
+    tokens=st.lists(st.integers(0, 3), min_size=1, max_size=40),
+    window=st.sampled_from([1, 5, 64]),
+    base=st.sampled_from([1.0, 1.75, 4.0]),
+)
+def test_penalties_are_those_of_llama_cpp(tokens: list[int], window: int, base: float) -> None:
     sampling = replace(
         PLAIN,
         repetition_penalty=1.2,
@@ -189,12 +193,13 @@ def test_penalties_are_those_of_llama_cpp(tokens: list[int], window: int) -> Non
         frequency_penalty=0.25,
         repetition_window=window,
         dry_multiplier=0.8,
+        dry_base=base,
         dry_window=window,
         dry_breakers=(),
     )
     chain = lib.llama_sampler_chain_init(lib.llama_sampler_chain_default_params())
     lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_penalties(6, window, 1.2, 0.25, 0.5))
-    lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_dry(None, 0.8, 1.75, 2, window, None, 0))
+    lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_dry(None, 0.8, base, 2, window, None, 0))
     logits = np.linspace(-1, 2, 6).astype(np.float32)
     expected = logits.copy()
     for token, logit in applied(chain, logits, tokens).items():
@@ -202,25 +207,6 @@ def test_penalties_are_those_of_llama_cpp(tokens: list[int], window: int) -> Non
     sampler = Sampler(sampling, 6, tokens)
     sampler.draw(logits, 0.5)
     np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-5)
-
-
-@given(tokens=st.lists(st.integers(0, 2), max_size=30), breakers=st.sets(st.integers(0, 2), max_size=1))
-def test_repeats_are_common_endings_within_what_came_after_the_last_breaker(
-    tokens: list[int], breakers: set[int]
-) -> None:
-    since = next((place for place, token in enumerate(reversed(tokens)) if token in breakers), len(tokens))
-    for place, length in enumerate(repeat_lengths(tokens, breakers)[:-1]):
-        here = tokens[: place + 1]
-        common = next(n for n in range(len(here), -1, -1) if here[len(here) - n :] == tokens[len(tokens) - n :])
-        assert length == min(common, since)
-    assert repeat_lengths([0, 1, 2, 2, 1, 2, 3, 0, 1, 2]) == [0, 0, 3, 1, 0, 2, 0, 0, 0, 0]
-
-
-def test_dry_grows_with_each_repeated_token_and_never_beyond_a_number() -> None:
-    sampling = Sampling(dry_multiplier=2.0, dry_base=3.0, dry_allowed_length=2, dry_window=4)
-    assert repeat_penalties(sampling) == [0.0, 0.0, 2.0, 6.0, 18.0]
-    largest = repeat_penalties(replace(sampling, dry_multiplier=100.0, dry_base=100.0, dry_window=8192))
-    assert np.isfinite(np.array(largest, dtype=np.float32)).all()
 
 
 def test_xtc_leaves_the_least_likely_of_the_top_choices_as_often_as_it_is_told() -> None:
@@ -258,8 +244,9 @@ def test_mirostat_begins_anew_with_each_reply() -> None:
         sampler.restart([1])
         tokens = []
         for index in range(10):
-            sampler.set_number(uniform(7, index))
+            sampler.prepare(uniform(7, index))
             tokens.append(int(sampler.draw(logits_BV)))
+            sampler.note_drawn(tokens[-1])
         return tokens
 
     assert reply() == reply()
@@ -271,13 +258,15 @@ def test_histories_stay_where_they_are_and_do_not_grow() -> None:
     sampler.restart([1, 2])
 
     def storage() -> list[tuple[int, int]]:
+        assert sampler._repeats is not None
         tensors = [value for history in sampler._histories for value in vars(history).values()]
+        tensors.append(sampler._repeats._penalty_V)
         return [(each.data_ptr(), each.nbytes) for each in tensors if isinstance(each, torch.Tensor)]
 
     before = storage()
     for index in range(30):
-        sampler.set_number(uniform(0, index))
-        sampler.draw(torch.zeros(1, 10))
+        sampler.prepare(uniform(0, index))
+        sampler.note_drawn(int(sampler.draw(torch.zeros(1, 10))))
     assert storage() == before
 
 
@@ -298,7 +287,7 @@ def test_logits_that_are_not_numbers_are_reported_whatever_is_on(bad: float, cha
     sampling = replace(PLAIN, **changes)
     on_device = TokenSampler(sampling, TokenRules(), 5, CPU)
     on_device.restart([0, 1, 0])
-    on_device.set_number(0.5)
+    on_device.prepare(0.5)
     assert int(on_device.draw(torch.tensor([[0.0, 1.0, bad, 2.0, -math.inf]]))) == INVALID_TOKEN
     in_numpy = Sampler(sampling, 5, [0, 1, 0])
     with pytest.raises(RingsideError, match="not a number"):
@@ -311,7 +300,7 @@ def test_only_allowed_tokens_are_drawn() -> None:
     in_numpy = Sampler(PLAIN, 7)
     on_device.restart([0])
     for index in range(20):
-        on_device.set_number(uniform(0, index))
+        on_device.prepare(uniform(0, index))
         on_device.allow(torch.from_numpy(allowed))
         token = int(on_device.draw(torch.ones(1, 7)))
         assert token in (2, 4)
@@ -343,7 +332,7 @@ def test_token_rules_find_ids_and_texts_and_refuse_what_the_model_lacks() -> Non
         ("top_n_sigma", -1, "top-n-sigma of -1 is outside 0 to 100"),
         ("xtc_probability", math.nan, "xtc probability of nan is outside 0 to 1"),
         ("dry_base", 0.5, "dry base of 0.5 is outside 1 to 100"),
-        ("dry_window", 0, "dry window of 0 is outside 1 to 8192"),
+        ("dry_window", 0, "DRY window of 0 is below 1; leave it empty for no limit"),
         ("mirostat_tau", math.inf, "mirostat tau of inf is outside 0 to 100"),
         ("logit_bias", ((1, math.nan),), "logit bias of 1 of nan is outside -1000 to 1000"),
         ("logit_bias", (("a", math.inf),), "logit bias of 'a' of inf is outside -1000 to 1000"),
