@@ -30,7 +30,8 @@ export class Charts {
     this.log = remembered("ringside.memory-scale", "log") === "log";
     this.paused = false;
     this.revision = 0;
-    this.panel = null;
+    this.live = null; // what is measured
+    this.panel = null; // what is drawn: the same, or while paused what was measured by then
     this.due = 0;
     this.took = []; // ms, the last two drawings
     this.timer = null;
@@ -43,9 +44,10 @@ export class Charts {
     });
     this.pauseButton.addEventListener("click", () => {
       this.paused = !this.paused;
+      this.panel = this.paused && this.panel ? frozen(this.panel) : this.live;
       this.pauseButton.setAttribute("aria-pressed", String(this.paused));
       this.pauseButton.textContent = this.paused ? "Go on" : "Pause charts";
-      if (!this.paused) this.#now();
+      this.#now();
     });
     for (const button of document.querySelectorAll("[data-png]")) {
       button.addEventListener("click", () => this.#download(button.dataset.png));
@@ -62,6 +64,8 @@ export class Charts {
 
   // Draws soon: at once where `now` says so, else when the last drawing is a second old.
   draw(panel, now = false) {
+    this.live = panel;
+    if (this.paused && this.panel) return;
     this.panel = panel;
     if (now) this.#now();
     else this.#later(Math.max(0, this.due - performance.now()));
@@ -74,14 +78,13 @@ export class Charts {
   async #now() {
     clearTimeout(this.timer);
     this.timer = null;
-    if (!this.panel || (this.paused && this.drawn)) return;
+    if (!this.panel) return;
     this.due = performance.now() + (document.hidden ? HIDDEN_PERIOD_MS : PERIOD_MS);
     const Plotly = await plotly();
     if (this.memory.clientWidth === 0) return; // the drawer is closed
     const style = getComputedStyle(document.getElementById("rs-panel"));
     const colour = (name) => style.getPropertyValue(name).trim();
     const begun = performance.now();
-    this.drawn = true;
     this.revision += 1;
     Plotly.react(this.memory, this.#memoryTraces(colour), this.#layout(colour, "memory"), CONFIG);
     Plotly.react(this.speed, this.#speedTraces(colour), this.#layout(colour, "speed"), CONFIG);
@@ -215,6 +218,16 @@ export class Charts {
     await Plotly.downloadImage(figure, { format: "png", width: 1200, height: 560, scale: 2, filename: `ringside-${which}` });
   }
 }
+
+// What was measured so far, which grows no more; it is still drawn in other colours, sizes and scales.
+const frozen = ({ series, prefills, loop, messageId }) => ({
+  series: Object.fromEntries(
+    Object.entries(series).map(([name, { tokens, values, length }]) => [name, { tokens: [...tokens], values: [...values], length }]),
+  ),
+  prefills: [...prefills],
+  loop: { hidden: loop.hidden },
+  messageId,
+});
 
 const CONFIG = { displayModeBar: false, responsive: false, scrollZoom: false, doubleClick: "reset" };
 

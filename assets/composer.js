@@ -18,6 +18,7 @@ export class Composer {
     this.sending = false;
     this.send = send;
     this.input.addEventListener("input", () => this.#typed());
+    new ResizeObserver(() => this.#fit()).observe(this.form); // shown after a notebook, or in another width
     this.input.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
         event.preventDefault();
@@ -93,8 +94,10 @@ export class Composer {
     this.#fit();
   }
 
+  // As high as its text; how high it may get is the style sheet's business. Off the screen it has no height to tell.
   #fit() {
     this.input.style.height = "auto";
-    this.input.style.height = `${Math.min(this.input.scrollHeight, window.innerHeight * 0.4)}px`;
+    const { scrollHeight } = this.input;
+    if (scrollHeight) this.input.style.height = `${scrollHeight}px`;
   }
 }

@@ -14,7 +14,7 @@ export function openDialog(title, className) {
   close.addEventListener("click", () => dialog.close());
   const head = element("div", "dialog-head");
   head.append(heading, close);
-  const body = element("div", "dialog-body");
+  const body = element("div", "dialog-body scrolls");
   dialog.append(head, body);
   dialog.addEventListener("close", () => dialog.remove());
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());

@@ -20,7 +20,7 @@ class Menu {
     this.note = note;
     this.lists = [];
     this.box = document.createElement("div");
-    this.box.className = "menu";
+    this.box.className = "menu scrolls";
     this.box.setAttribute("role", "menu");
     document.getElementById("rs-shell").append(this.box);
     button.setAttribute("aria-expanded", "true");

@@ -21,18 +21,18 @@ stroke-linecap="round"><circle cx="16" cy="16" r="11" stroke="currentColor" opac
 <path d="M16 5a11 11 0 1 1-9.5 5.5" stroke="var(--rs-accent)"/></g></svg>"""
 
 SIDE = f"""
-<nav class="side" aria-label="Chats">
+<nav class="side scrolls" aria-label="Chats">
   <div class="side-head"><span class="brand">{RING_ICON}<span>Ringside</span></span>
     <button type="button" class="icon-button only-narrow" data-close="side" aria-label="Close the chats">✕</button>
   </div>
   <button type="button" class="new-chat" id="rs-new-chat"><span aria-hidden="true">＋</span> New chat</button>
   <button type="button" class="new-chat quiet" id="rs-new-notebook"><span aria-hidden="true">＋</span>
     New notebook</button>
-  <input type="search" id="rs-search" placeholder="Search chats" aria-label="Search titles and texts of all chats"
+  <input type="search" id="rs-search" dir="auto" placeholder="Search chats" aria-label="Search titles and texts of all chats"
     autocomplete="off" role="combobox" aria-autocomplete="list" aria-expanded="false" aria-controls="rs-found">
-  <div class="found" id="rs-found" role="listbox" aria-label="Found" hidden></div>
+  <div class="found scrolls" id="rs-found" role="listbox" aria-label="Found" hidden></div>
   <p class="visually-hidden" id="rs-found-said" role="status"></p>
-  <div class="chat-scroller" id="rs-chat-scroller" tabindex="-1">
+  <div class="chat-scroller scrolls" id="rs-chat-scroller" tabindex="-1">
     <ul class="chat-list" id="rs-chat-list" aria-label="Chats"></ul>
     <p class="chat-list-empty" id="rs-chat-list-empty" hidden>Chats appear here. Files of chats can be imported below,
       or dropped anywhere on this page.</p>
@@ -54,7 +54,7 @@ TOP = """
   <button type="button" class="icon-button only-narrow" data-open="side" aria-label="Chats"><svg viewBox="0 0 20 20"
     width="18" height="18" aria-hidden="true"><path d="M3 5h14M3 10h14M3 15h14" stroke="currentColor" stroke-width="1.6"
     stroke-linecap="round"/></svg></button>
-  <h1 class="chat-title" id="rs-title">New chat</h1>
+  <h1 class="chat-title" id="rs-title" dir="auto">New chat</h1>
   <div class="engine" id="rs-engine" role="status">
     <span class="engine-dot" data-state="empty"></span>
     <button type="button" class="engine-text" id="rs-engine-text" aria-expanded="false" disabled>No model</button>
@@ -69,7 +69,7 @@ TOP = """
     <path d="M10 3.5a6.5 6.5 0 0 1 0 13z" fill="currentColor"/></svg></button>
   <button type="button" class="text-button only-narrow" data-open="panel">Figures</button>
 </header>
-<div class="engine-facts" id="rs-engine-facts" hidden></div>
+<div class="engine-facts scrolls" id="rs-engine-facts" hidden></div>
 <div class="notices" id="rs-notices"></div>
 """
 
@@ -92,7 +92,7 @@ OPENINGS = """
 """
 
 TRANSCRIPT = """
-<div class="scroller" id="rs-scroller" tabindex="0" role="log" aria-live="off" aria-label="Conversation">
+<div class="scroller scrolls" id="rs-scroller" tabindex="0" role="log" aria-live="off" aria-label="Conversation">
   <div class="messages" id="rs-messages" role="feed" aria-label="Messages"></div>
   <div class="end-mark" id="rs-end" aria-hidden="true"></div>
 </div>
@@ -107,7 +107,7 @@ COMPOSER = f"""
 <form id="rs-form">
   <div class="composer-problem" id="rs-composer-problem" role="alert" hidden></div>
   <div class="composer-box">
-    <textarea id="rs-input" rows="1" placeholder="Write a message" aria-label="Message" maxlength="20000000"></textarea>
+    <textarea id="rs-input" rows="1" dir="auto" placeholder="Write a message" aria-label="Message" maxlength="20000000"></textarea>
     <button type="submit" class="send" id="rs-send" aria-label="Send"><svg viewBox="0 0 20 20" width="18" height="18"
       aria-hidden="true"><path d="M10 16V4M5 9l5-5 5 5" fill="none" stroke="currentColor" stroke-width="2"
       stroke-linecap="round" stroke-linejoin="round"/></svg></button>
@@ -151,7 +151,7 @@ _NUMBERS = "".join(
 )
 
 PANEL = f"""
-<aside class="panel" aria-label="Live figures">
+<aside class="panel scrolls" aria-label="Live figures">
   <div class="panel-head"><h2>Live figures</h2><span class="panel-elapsed" data-number="elapsed"></span>
     <button type="button" class="icon-button only-narrow" data-close="panel" aria-label="Close">✕</button></div>
   <dl class="numbers">{_NUMBERS}</dl>

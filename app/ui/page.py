@@ -82,7 +82,7 @@ def build_page(service: Service) -> Any:
             _html(markup.SIDE, "rs-side")
             with gr.Column(elem_id="rs-middle"):
                 _html(markup.TOP, "rs-top")
-                with gr.Column(elem_id="rs-start"):
+                with gr.Column(elem_id="rs-start", elem_classes="scrolls"):
                     _html(markup.WELCOME, "rs-welcome")
                     _html(PRESETS, "rs-presets")
                     form = SettingsForm()
@@ -93,7 +93,7 @@ def build_page(service: Service) -> Any:
                 _html(markup.COMPOSER, "rs-composer")
             _html(markup.PANEL, "rs-panel")
         chat = gr.Number(visible="hidden", elem_id="rs-chat-id")
-        refresh = gr.Button("Refresh", elem_id="rs-refresh", elem_classes="rs-hidden")
+        refresh = gr.Button("Refresh", elem_id="rs-refresh")
         _wire(service, form, chat, refresh, problem)
     return page
 
