@@ -127,7 +127,7 @@ def _html(chat: ArchivedChat, assets: Path) -> Iterator[str]:
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         f'<meta name="generator" content="Ringside">\n'
         f"<style>\n{reading}\n{(assets / 'exported.css').read_text('utf-8')}</style>\n</head>\n"
-        f'<body id="rs-shell">\n<main class="messages">\n<h1>{title}</h1>\n'
+        f'<body id="rs-shell">\n<main class="messages">\n<h1 dir="auto">{title}</h1>\n'
     )
     for message in chat.shown:
         yield from _html_message(message, "" if chat.kind == "notebook" else speaker(message))
@@ -142,7 +142,7 @@ def _html_message(message: ArchivedMessage, heading: str) -> Iterator[str]:
     if message.role == "user":
         yield f'<div class="said" dir="auto">{html.escape(message.text)}</div>\n'
     else:
-        yield '<div class="reply" dir="auto">'
+        yield '<div class="reply">'
         yield from _reply_sections(message)
         yield f"</div>\n<footer>{html.escape(facts(message))}</footer>\n"
     yield "</article>\n"

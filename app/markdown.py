@@ -48,19 +48,24 @@ p h1 h2 h3 h4 h5 h6 em strong s a code pre blockquote ul ol li hr br table thead
 _ATTRIBUTES: dict[str, set[str]] = {
     "a": {"href", "title", "target"},
     "ol": {"start"},
-    "code": {"class"},
-    "div": {"class", "data-code", "tabindex", "role", "aria-label"},
+    "code": {"class", "dir"},
+    "pre": {"dir"},
+    "div": {"class", "dir", "data-code", "tabindex", "role", "aria-label"},
     "span": {"class", "title"},
     "button": {"class", "type"},
     "th": {"class"},
     "td": {"class"},
     **{tag: set(_MATH_ATTRIBUTES.split()) for tag in _MATH_TAGS.split()},
 }
+_OWN_DIRECTION = {tag: {"dir": "auto"} for tag in ("p", "h1", "h2", "h3", "h4", "h5", "h6", "li", "th", "td")}
+"""Each begins at the side of its own first strong letter, whatever stands around it. Code says that it is from left to
+right, which also keeps it from being that letter."""
 _CLEANER = nh3.Cleaner(
     tags={*_TEXT_TAGS.split(), *_MATH_TAGS.split()},
     attributes=_ATTRIBUTES,
     url_schemes={"http", "https", "mailto"},
     link_rel="noopener noreferrer nofollow",
+    set_tag_attribute_values=_OWN_DIRECTION,
 )
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _CODE_FORMATTER: HtmlFormatter[str] = HtmlFormatter(nowrap=True, classprefix="hl-")
@@ -93,7 +98,7 @@ def render(parser: MarkdownIt, source: str, env: dict[str, Any]) -> str:
 
 def plain(source: str) -> str:
     """Return text as it stands, as one block."""
-    return f'<div class="plain">{html.escape(source)}</div>'
+    return f'<div class="plain" dir="auto">{html.escape(source)}</div>'
 
 
 def code_frame(language: str, code_html: str, number: int, *, continues: bool) -> str:
@@ -103,10 +108,12 @@ def code_frame(language: str, code_html: str, number: int, *, continues: bool) -
     """
     name = html.escape(language or "text")
     if continues:
-        return f'<div class="code continues" data-code="{number}"><pre><code>{code_html}</code></pre></div>'
+        head = f'<div class="code continues" data-code="{number}">'
+        return f'{head}<pre dir="ltr"><code>{code_html}</code></pre></div>'
     return (
         f'<div class="code" data-code="{number}"><div class="code-bar"><span class="code-language">{name}</span>'
-        f'<button class="copy-code" type="button">Copy</button></div><pre><code>{code_html}</code></pre></div>'
+        f'<button class="copy-code" type="button">Copy</button></div>'
+        f'<pre dir="ltr"><code>{code_html}</code></pre></div>'
     )
 
 
@@ -168,6 +175,10 @@ def _fence(self: RendererHTML, tokens: Sequence[Token], at: int, options: Option
     return code_frame(language, highlight_code(token.content, language), number, continues=continues)
 
 
+def _code_inline(self: RendererHTML, tokens: Sequence[Token], at: int, options: OptionsDict, env: EnvType) -> str:
+    return f'<code dir="ltr">{html.escape(tokens[at].content)}</code>'
+
+
 def _image(self: RendererHTML, tokens: Sequence[Token], at: int, options: OptionsDict, env: EnvType) -> str:
     token = tokens[at]
     address = html.escape(str(token.attrs.get("src", "")))
@@ -198,6 +209,7 @@ def _cell_open(self: RendererHTML, tokens: Sequence[Token], at: int, options: Op
 _RENDER_RULES = {
     "fence": _fence,
     "code_block": _fence,
+    "code_inline": _code_inline,
     "image": _image,
     "link_open": _link_open,
     "table_open": _table_open,

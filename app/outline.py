@@ -20,7 +20,7 @@ SECTION_CHARS = 12_000
 LINE_CHARS = 68
 """Of text on a line of the page, for estimates of height."""
 
-_HEADING = re.compile(r"<h([1-6])>(.*?)</h\1>", re.DOTALL)
+_HEADING = re.compile(r"<h([1-6])[^>]*>(.*?)</h\1>", re.DOTALL)
 _TAG = re.compile(r"<[^>]*>")
 
 
@@ -103,5 +103,5 @@ class Outline:
 
 
 def _num_rows(num_chars: int, block_html: str) -> int:
-    own_lines = block_html.count("<li>") + block_html.count("<tr>") or block_html.count("\n")
+    own_lines = block_html.count("<li ") + block_html.count("<tr>") or block_html.count("\n")
     return max(-(-num_chars // LINE_CHARS), own_lines)

@@ -1,7 +1,8 @@
 // Elements of the list of chats: a chat, the head of a part, and what stands in a row's place for a while.
 
-import { button, element } from "./elements.js";
+import { button, element, textElement } from "./elements.js";
 import { day } from "./format.js";
+import { isComposing } from "./keys.js";
 
 export function chatElement(chat, isCurrent) {
   const name = chat.title || (chat.kind === "notebook" ? "New notebook" : "New chat");
@@ -12,7 +13,7 @@ export function chatElement(chat, isCurrent) {
   const open = part("chat-open");
   if (isCurrent) open.setAttribute("aria-current", "page");
   const icon = chat.kind === "notebook" ? [drawing("M5 3h10v14H5zM8 7h4M8 10h4", "chat-kind", "Notebook: ")] : [];
-  open.append(...icon, element("span", "chat-name", name), element("span", "chat-when", chat.writing ? "writing" : day(chat.updated_at_s)));
+  open.append(...icon, textElement("span", "chat-name", name), element("span", "chat-when", chat.writing ? "writing" : day(chat.updated_at_s)));
   open.title = name;
   row.append(open, menuButton(`Options of ${name}`));
   return row;
@@ -23,7 +24,7 @@ export function headElement({ head, folder, count, folded }) {
   if (folder !== null) row.dataset.folder = folder;
   const fold = part("chat-fold");
   fold.setAttribute("aria-expanded", String(!folded));
-  fold.append(drawing("M7 5l6 5-6 5", "chevron"), element("span", "chat-name", head), element("span", "chat-count", String(count)));
+  fold.append(drawing("M7 5l6 5-6 5", "chevron"), textElement("span", "chat-name", head), element("span", "chat-count", String(count)));
   row.append(fold);
   if (folder) row.append(menuButton(`Options of the folder ${head}`));
   return row;
@@ -32,7 +33,7 @@ export function headElement({ head, folder, count, folded }) {
 // An input in place of a row; `done(text)` hears what was typed, "" where it was given up.
 export function typingElement(label, value, done) {
   const row = element("li", "chat-typing");
-  const input = element("input", "chat-rename");
+  const input = textElement("input", "chat-rename", "");
   input.value = value;
   input.placeholder = label;
   input.setAttribute("aria-label", label);
@@ -43,7 +44,7 @@ export function typingElement(label, value, done) {
     done(text);
   };
   input.addEventListener("keydown", (event) => {
-    if (event.isComposing || !["Enter", "Escape"].includes(event.key)) return;
+    if (isComposing(event) || !["Enter", "Escape"].includes(event.key)) return;
     event.stopPropagation();
     event.preventDefault(); // or the key would press what gets the focus next
     finish(event.key === "Enter" ? input.value.trim() : "");

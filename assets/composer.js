@@ -1,6 +1,7 @@
 // The box one writes in. What is typed is kept in the browser until it is sent, a draft for each chat.
 
 import { showProblem } from "./api.js";
+import { isEnter } from "./keys.js";
 import { remember, remembered } from "./remembered.js";
 
 const KEY = "ringside.draft.";
@@ -20,7 +21,7 @@ export class Composer {
     this.input.addEventListener("input", () => this.#typed());
     new ResizeObserver(() => this.#fit()).observe(this.form); // shown after a notebook, or in another width
     this.input.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+      if (isEnter(event) && !event.shiftKey) {
         event.preventDefault();
         this.form.requestSubmit();
       }

@@ -12,7 +12,7 @@ export function askWhereToCut(messageId, text, end) {
   const { dialog, body } = openDialog("Keep the beginning", "cut-dialog");
   body.innerHTML =
     "<p>Put the cursor where the reply is to end. The whole one stays beside it, as another variant.</p>" +
-    '<textarea aria-readonly="true" spellcheck="false" aria-label="The reply; what is before the cursor is kept"></textarea>' +
+    '<textarea dir="auto" aria-readonly="true" spellcheck="false" aria-label="The reply; what is before the cursor is kept"></textarea>' +
     '<div class="problem" role="alert" hidden></div>' +
     '<div class="dialog-foot"><span role="status"></span><button type="button" class="main-button">Keep up to the cursor</button></div>';
   const [area, problem, words, keep] = ["textarea", ".problem", "[role=status]", ".main-button"].map((name) =>

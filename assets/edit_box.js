@@ -2,6 +2,7 @@
 // Whatever goes wrong, what was typed stays in it, and is in it again when it is opened after a reload.
 
 import { patch, showProblem } from "./api.js";
+import { isEnter } from "./keys.js";
 import { remember, remembered } from "./remembered.js";
 
 const KEY = "ringside.edit.";
@@ -59,8 +60,7 @@ export function openEditBox(item, { text, asks, ask, closed }) {
   });
   form.querySelector("[data-do=cancel]").addEventListener("click", () => close(!problem.hidden));
   area.addEventListener("keydown", (event) => {
-    const isEnter = event.key === "Enter" && !event.isComposing && !event.shiftKey;
-    if (isEnter && (asks || event.ctrlKey || event.metaKey)) {
+    if (isEnter(event) && !event.shiftKey && (asks || event.ctrlKey || event.metaKey)) {
       event.preventDefault();
       submit(form.dataset.main === "ask");
     } else if (event.key === "Escape") {
@@ -81,7 +81,7 @@ function makeForm(canAsk, asks) {
   form.className = "edit";
   form.dataset.main = asks ? "ask" : "save";
   form.innerHTML =
-    '<textarea></textarea><div class="problem" role="alert" hidden></div>' +
+    '<textarea dir="auto"></textarea><div class="problem" role="alert" hidden></div>' +
     '<div class="edit-buttons"><span class="edit-note" role="status"></span></div>';
   form.querySelector("textarea").setAttribute("aria-label", asks ? "Ask again" : "Edit the message");
   form.querySelector(".edit-note").textContent = asks ? "Enter sends" : "Ctrl+Enter saves";

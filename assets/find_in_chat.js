@@ -3,6 +3,7 @@
 
 import { get } from "./api.js";
 import { count } from "./format.js";
+import { isEnter } from "./keys.js";
 import { unmark } from "./hit_marks.js";
 
 const TYPING_MS = 250;
@@ -20,7 +21,7 @@ export class FindInChat {
       this.timer = setTimeout(() => this.#find(), TYPING_MS);
     });
     this.input.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter" || event.isComposing) return;
+      if (!isEnter(event)) return;
       event.preventDefault();
       if (this.query === this.input.value.trim()) this.step(event.shiftKey ? -1 : 1);
       else this.#find();

@@ -110,6 +110,7 @@ export class GoTo {
     const button = document.createElement("button");
     button.type = "button";
     button.className = "go-to-heading";
+    button.dir = "auto";
     button.style.setProperty("--rs-level", level);
     button.textContent = text || "(without words)";
     button.addEventListener("click", () =>
@@ -146,6 +147,7 @@ function restOf(numMatching, more) {
 function filterBox(narrow) {
   const filter = document.createElement("input");
   filter.type = "search";
+  filter.dir = "auto";
   filter.placeholder = "Headings";
   filter.setAttribute("aria-label", "Narrow the headings down");
   filter.autocomplete = "off";

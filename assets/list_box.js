@@ -1,5 +1,7 @@
 // Results under an input: arrow keys choose while the typing goes on, Enter takes, a click does both.
 
+import { isComposing, isEnter } from "./keys.js";
+
 export class ListBox {
   // `take(option)` hears which element of role "option" was chosen.
   constructor(input, box, take) {
@@ -23,13 +25,13 @@ export class ListBox {
   }
 
   #pressed(event) {
-    if (this.box.hidden || event.isComposing) return;
+    if (this.box.hidden || isComposing(event)) return;
     const options = [...this.box.querySelectorAll("[role=option]")];
     if (!options.length) return;
     const at = options.indexOf(this.active);
     if (event.key === "ArrowDown") this.#activate(options[Math.min(at + 1, options.length - 1)]);
     else if (event.key === "ArrowUp") this.#activate(options[Math.max(at - 1, 0)]);
-    else if (event.key === "Enter") this.#choose(options[Math.max(at, 0)]);
+    else if (isEnter(event)) this.#choose(options[Math.max(at, 0)]);
     else return;
     event.preventDefault();
   }

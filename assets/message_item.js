@@ -1,7 +1,7 @@
 // One message of the open chat: what the server told of it, and its element while it is in the page.
 
 import { showProblem } from "./api.js";
-import { button, element } from "./elements.js";
+import { button, element, textElement } from "./elements.js";
 import { count, duration, plural, rate } from "./format.js";
 import { leavePlainText } from "./plain_text.js";
 import { Reply } from "./reply.js";
@@ -63,7 +63,7 @@ export class MessageItem {
       this.problem.hidden = true;
       this.element.append(this.reply.body, this.status, this.problem);
     } else {
-      this.element.append(element("div", "said", message.text));
+      this.element.append(textElement("div", "said", message.text));
     }
     this.footer = element("footer");
     this.footer.innerHTML =

@@ -4,6 +4,7 @@
 import { get, patch, post, showProblem } from "./api.js";
 import { copyText } from "./copying.js";
 import { count, plural } from "./format.js";
+import { isEnter } from "./keys.js";
 import { showPrompt } from "./prompt_view.js";
 import { Saving } from "./notebook_saving.js";
 import { countPoints, SheetText } from "./notebook_text.js";
@@ -171,7 +172,7 @@ export class Notebook {
   }
 
   #key(event) {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+    if (isEnter(event) && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
       this.#begin(this.typing.here().end);
     } else if (event.key === "Escape" && this.run !== null) {

@@ -1,13 +1,13 @@
 // What search results look like: groups by chat, titles, snippets with the words found marked.
 
-import { element } from "./elements.js";
+import { element, textElement } from "./elements.js";
 import { day } from "./format.js";
 
 export function groupElement(label, options) {
   const group = element("div", "found-group");
   group.setAttribute("role", "group");
   group.setAttribute("aria-label", label);
-  const heading = element("div", "found-chat", label);
+  const heading = textElement("div", "found-chat", label);
   heading.setAttribute("aria-hidden", "true");
   group.append(heading, ...options);
   return group;
@@ -16,7 +16,7 @@ export function groupElement(label, options) {
 export function titleElement(chat) {
   const option = optionElement(`rs-found-chat-${chat.id}`, "found-title");
   option.dataset.chat = chat.id;
-  option.append(element("span", "chat-name", chat.title), element("span", "chat-when", day(chat.updated_at_s)));
+  option.append(textElement("span", "chat-name", chat.title), element("span", "chat-when", day(chat.updated_at_s)));
   return option;
 }
 
@@ -45,7 +45,7 @@ function snippetElement({ snippet, marks, start }) {
   const isInside = start > marks[0][0];
   const space = isInside ? characters.findIndex((character) => /\s/.test(character)) : -1;
   let done = space >= 0 && space < marks[0][0] ? space + 1 : 0;
-  const line = element("span", "snippet", isInside ? "… " : "");
+  const line = textElement("span", "snippet", isInside ? "… " : "");
   for (const [from, to] of marks) {
     line.append(characters.slice(done, from).join(""), element("mark", "", characters.slice(from, to).join("")));
     done = to;

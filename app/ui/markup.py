@@ -28,7 +28,8 @@ SIDE = f"""
   <button type="button" class="new-chat" id="rs-new-chat"><span aria-hidden="true">＋</span> New chat</button>
   <button type="button" class="new-chat quiet" id="rs-new-notebook"><span aria-hidden="true">＋</span>
     New notebook</button>
-  <input type="search" id="rs-search" dir="auto" placeholder="Search chats" aria-label="Search titles and texts of all chats"
+  <input type="search" id="rs-search" dir="auto"
+    placeholder="Search chats" aria-label="Search titles and texts of all chats"
     autocomplete="off" role="combobox" aria-autocomplete="list" aria-expanded="false" aria-controls="rs-found">
   <div class="found scrolls" id="rs-found" role="listbox" aria-label="Found" hidden></div>
   <p class="visually-hidden" id="rs-found-said" role="status"></p>
@@ -107,7 +108,8 @@ COMPOSER = f"""
 <form id="rs-form">
   <div class="composer-problem" id="rs-composer-problem" role="alert" hidden></div>
   <div class="composer-box">
-    <textarea id="rs-input" rows="1" dir="auto" placeholder="Write a message" aria-label="Message" maxlength="20000000"></textarea>
+    <textarea id="rs-input" rows="1" dir="auto"
+      placeholder="Write a message" aria-label="Message" maxlength="20000000"></textarea>
     <button type="submit" class="send" id="rs-send" aria-label="Send"><svg viewBox="0 0 20 20" width="18" height="18"
       aria-hidden="true"><path d="M10 16V4M5 9l5-5 5 5" fill="none" stroke="currentColor" stroke-width="2"
       stroke-linecap="round" stroke-linejoin="round"/></svg></button>

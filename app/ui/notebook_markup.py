@@ -6,7 +6,7 @@ NOTEBOOK = """
 <section class="notebook" id="rs-notebook" aria-label="Notebook">
   <div class="notebook-scroller scrolls" id="rs-notebook-scroller">
     <div class="notebook-text" id="rs-notebook-text" contenteditable="plaintext-only" role="textbox" tabindex="0"
-      aria-multiline="true" aria-label="Document" spellcheck="false"
+      dir="auto" aria-multiline="true" aria-label="Document" spellcheck="false"
       data-placeholder="Begin a text. The model goes on from wherever you tell it to."></div>
   </div>
   <div class="notebook-foot">

@@ -71,7 +71,7 @@ COMPARE = _page(
     "The curves grow while it runs; what was measured stays when you stop.",
     _MODEL + '<div class="runs wide" id="rs-runs" role="group" aria-label="Configurations"></div>'
     '<div class="wide"><button type="button" class="mini" id="rs-add-run">Add a configuration</button></div>'
-    '<label class="wide">Prompt<textarea name="prompt" rows="2" '
+    '<label class="wide">Prompt<textarea name="prompt" rows="2" dir="auto" '
     'placeholder="It was late in the year when the ship came back, …"></textarea></label>'
     + _number("tokens", "Tokens", "1000", 1, "Of each reply; past the window it gets interesting.")
     + _number("seed", "Seed", "0", 0, "The same in every run.")

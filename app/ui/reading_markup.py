@@ -19,7 +19,7 @@ GO_TO = f"""
     aria-keyshortcuts="Control+G" title="Go to a place of this chat (Ctrl+G)">Go to</button>
   <div class="go-to-box" id="rs-go-to-box" role="dialog" aria-label="Go to" hidden>
     <div class="go-to-row">
-      <input type="search" id="rs-find" placeholder="Find in this chat" aria-label="Find in this chat"
+      <input type="search" id="rs-find" dir="auto" placeholder="Find in this chat" aria-label="Find in this chat"
         autocomplete="off" spellcheck="false">
       {_arrow("previous", "Previous place", _UP)}{_arrow("next", "Next place", _DOWN)}
     </div>

@@ -28,7 +28,7 @@ def answer_alone(text: str) -> list[str]:
 
 def test_a_reply_without_reasoning_is_shown_as_ever() -> None:
     for text in ("# A\n\nb\n\n```py\ncode\n```\n\nthe </think> end", "", "<", " \n", "a <think>b</think>"):
-        assert shown(text) == answer_alone(text) or answer_alone(text)[-1] in ("", "<p>&lt;</p>\n"), text
+        assert shown(text) == answer_alone(text) or answer_alone(text)[-1] in ("", '<p dir="auto">&lt;</p>\n'), text
     assert "&lt;" in shown("<")[-1]
 
 
@@ -39,14 +39,16 @@ def test_a_reply_without_reasoning_is_shown_as_ever() -> None:
 def test_reasoning_is_marked_off_and_counted_and_the_answer_is_as_ever(text: str, opening: str) -> None:
     reasoning, answer = shown(text, opening)
     assert reasoning.startswith('<div class="thinking-bar"><button class="fold"')
-    assert reasoning.endswith('<div class="thinking"><p>r <em>r</em></p>\n<ul>\n<li>s</li>\n</ul>\n</div>')
+    assert reasoning.endswith(
+        '<div class="thinking"><p dir="auto">r <em>r</em></p>\n<ul>\n<li dir="auto">s</li>\n</ul>\n</div>'
+    )
     assert answer == '<div class="thinking-end">4 words of reasoning</div>' + answer_alone("a *b*")[-1]
 
 
 def test_reasoning_that_never_ended_is_all_there_is() -> None:
     assert shown("<think>so far") == [
         '<div class="thinking-bar"><button class="fold" type="button" aria-expanded="false">Reasoning</button></div>'
-        '<div class="thinking"><p>so far</p>\n</div>'
+        '<div class="thinking"><p dir="auto">so far</p>\n</div>'
     ]
     assert shown("</think>a", "<think>") == answer_alone("a")
 

@@ -42,12 +42,12 @@ def test_a_chat_comes_whole_at_its_end_and_where_the_reader_is(echo_service: Ech
         rows = page.get(f"/app/chats/{chat}").json()["messages"]
         assert [row["id"] for row in rows] == ids
         assert whole(rows) == newest
-        assert rows[-1]["open"] == f"<p>answer <strong>{NUM_MESSAGES - 1}</strong></p>\n"
+        assert rows[-1]["open"] == f'<p dir="auto">answer <strong>{NUM_MESSAGES - 1}</strong></p>\n'
         assert rows[0] == {"id": ids[0], "role": "user", "num_chars": len("question 0"), "edition": 0, "brief": True}
         rows = page.get(f"/app/chats/{chat}?first=40&count=10").json()["messages"]
         assert whole(rows) == [*range(40, 50), *newest]
         assert rows[40]["text"] == "question 40"
-        assert rows[41]["open"] == "<p>answer <strong>41</strong></p>\n"
+        assert rows[41]["open"] == '<p dir="auto">answer <strong>41</strong></p>\n'
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_messages_are_told_of_by_id_and_those_that_are_gone_are_left_out(
         rows = page.get(f"/app/messages?ids={ids[0]}&ids={ids[3]}&ids=987654").json()["messages"]
         assert [row["id"] for row in rows] == [ids[0], ids[3]]
         assert rows[0]["text"] == "question 0"
-        assert rows[1]["open"] == "<p>answer <strong>3</strong></p>\n"
+        assert rows[1]["open"] == '<p dir="auto">answer <strong>3</strong></p>\n'
 
 
 def test_texts_between_two_messages_are_given_exactly(echo_service: EchoService, tmp_path: Path) -> None:

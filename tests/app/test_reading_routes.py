@@ -36,7 +36,7 @@ def test_a_long_reply_comes_as_sections_whose_blocks_are_fetched(echo_service: E
     with TestClient(build_routes(echo_service()), base_url="http://127.0.0.1:7878") as page:
         rows = {row["id"]: row for row in page.get(f"/app/chats/{chat}").json()["messages"]}
         assert (rows[long]["long"], rows[short]["long"]) == (True, False)
-        assert rows[short]["open"] == "<p>Short.</p>\n"
+        assert rows[short]["open"] == '<p dir="auto">Short.</p>\n'
         outline = rows[long]["outline"]
         assert "Text of <strong>part</strong>" in outline["tail"]  # its end can be read at once
         sections = outline["sections"]

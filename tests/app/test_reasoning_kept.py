@@ -27,11 +27,13 @@ def test_reasoning_opened_by_the_template_is_folded_exported_and_known_after_a_r
     again = echo_service()
     with TestClient(build_routes(again), base_url="http://127.0.0.1:7878") as page:
         shown = page.get(f"/app/messages/{run.message_id}/blocks").json()
-        assert '<div class="thinking"><p>Hmm, what.</p>' in shown["blocks"][0]
-        assert shown["open"].startswith('<div class="thinking-end">2 words of reasoning</div><p>The <em>answer</em>.')
+        assert '<div class="thinking"><p dir="auto">Hmm, what.</p>' in shown["blocks"][0]
+        assert shown["open"].startswith(
+            '<div class="thinking-end">2 words of reasoning</div><p dir="auto">The <em>answer</em>.'
+        )
         assert page.get(f"/app/messages/{run.message_id}/text").text == message.text
         exported = page.get(f"/app/chats/{chat.id}/export.html").text
-        assert '<div class="thinking"><p>Hmm, what.</p>' in exported
+        assert '<div class="thinking"><p dir="auto">Hmm, what.</p>' in exported
         file = page.get(f"/app/chats/{chat.id}/export.json").text
         (added,) = page.post("/app/import", json={"name": "x.json", "content": file}).json()["chats"]
         assert again.messages(added["id"])[1].opening == "<think>"
@@ -45,8 +47,8 @@ def test_a_model_that_opens_by_itself_needs_no_telling(echo_service: EchoService
     assert run.wait_until_finished(60)
     with TestClient(build_routes(service), base_url="http://127.0.0.1:7878") as page:
         shown = page.get(f"/app/messages/{run.message_id}/blocks").json()
-        assert '<div class="thinking"><p>r</p>' in shown["blocks"][0]
-        assert shown["open"].endswith("<p>a</p>\n")
+        assert '<div class="thinking"><p dir="auto">r</p>' in shown["blocks"][0]
+        assert shown["open"].endswith('<p dir="auto">a</p>\n')
 
 
 @pytest.mark.parametrize("marks", [("<think>", "</think>"), ("<|channel>thought", "<channel|>")])
@@ -66,8 +68,10 @@ def test_reasoning_that_nothing_opened_is_folded_once_it_closes_and_from_then_on
     service.close()
     with TestClient(build_routes(echo_service()), base_url="http://127.0.0.1:7878") as page:
         shown = page.get(f"/app/messages/{run.message_id}/blocks").json()
-        assert '<div class="thinking"><p>Hmm, what.</p>' in shown["blocks"][0]
-        assert shown["open"].startswith('<div class="thinking-end">2 words of reasoning</div><p>The <em>answer</em>.')
+        assert '<div class="thinking"><p dir="auto">Hmm, what.</p>' in shown["blocks"][0]
+        assert shown["open"].startswith(
+            '<div class="thinking-end">2 words of reasoning</div><p dir="auto">The <em>answer</em>.'
+        )
 
 
 def test_a_reply_kept_before_its_lone_mark_was_known_is_folded_on_the_page_and_in_a_file(
@@ -80,9 +84,10 @@ def test_a_reply_kept_before_its_lone_mark_was_known_is_folded_on_the_page_and_i
     service.editing.edit(run.message_id, "r\n</think>\n\na", service.message(run.message_id).version)
     with TestClient(build_routes(service), base_url="http://127.0.0.1:7878") as page:
         assert (
-            '<div class="thinking"><p>r</p>' in page.get(f"/app/messages/{run.message_id}/blocks").json()["blocks"][0]
+            '<div class="thinking"><p dir="auto">r</p>'
+            in page.get(f"/app/messages/{run.message_id}/blocks").json()["blocks"][0]
         )
-        assert '<div class="thinking"><p>r</p>' in page.get(f"/app/chats/{chat.id}/export.html").text
+        assert '<div class="thinking"><p dir="auto">r</p>' in page.get(f"/app/chats/{chat.id}/export.html").text
 
 
 def test_an_empty_pair_shows_nothing(echo_service: EchoService) -> None:
@@ -92,4 +97,4 @@ def test_an_empty_pair_shows_nothing(echo_service: EchoService) -> None:
     assert run.wait_until_finished(60)
     with TestClient(build_routes(service), base_url="http://127.0.0.1:7878") as page:
         shown = page.get(f"/app/messages/{run.message_id}/blocks").json()
-        assert (shown["blocks"], shown["open"]) == ([], "<p>a</p>\n")
+        assert (shown["blocks"], shown["open"]) == ([], '<p dir="auto">a</p>\n')

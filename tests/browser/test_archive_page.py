@@ -240,7 +240,7 @@ def test_the_list_and_its_menus_work_from_the_keyboard_alone(ringside: Ringside,
     [
         ("Markdown", "md", "# Mills & weirs"),
         ("Plain text", "txt", "Of Mills & weirs."),
-        ("Web page (HTML)", "html", "<h1>Mills &amp; weirs</h1>"),
+        ("Web page (HTML)", "html", '<h1 dir="auto">Mills &amp; weirs</h1>'),
         ("JSON, with everything", "json", '"format":"ringside-chats"'),
     ],
 )

@@ -85,7 +85,7 @@ def write_reply(tab: Tab) -> None:
 
 
 def is_narrow(page: Page) -> bool:
-    return page.evaluate("innerWidth") < 860
+    return bool(page.evaluate("innerWidth") < 860)
 
 
 def reach_by_wheel(page: Page, area: str, last: Locator) -> None:
