@@ -1,12 +1,14 @@
 """The process that renders chat templates: takes a request, answers it, waits for the next, ends with its parent.
 
-Requests and answers are JSON behind their length, so that nothing that comes back can run anything. What a rendering
-may take is limited by the system where it has such limits; `models.templates.process`, the other end, watches as well.
+A request comes in Python's own format, which is quick for long chats; an answer is text or JSON, so that nothing that
+comes back can do anything. What a rendering may take is limited by the system where it has such limits;
+`models.templates.process`, the other end, watches as well.
 """
 
 from __future__ import annotations
 
 import json
+import marshal
 import math
 import struct
 import sys
@@ -27,28 +29,41 @@ else:
     import resource
 
 _LENGTH = struct.Struct(">Q")
+_TEXT, _FAILURE = b"t", b"f"
 _SPARE_CPU_S = 1.0  # the parent, which says it better, comes first
 _MAX_REASON = 500
 
 
-def write_frame(pipe: IO[bytes], content: dict[str, Any]) -> None:
-    """Send one request or answer; halves of characters pass unharmed."""
-    data = json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    pipe.write(_LENGTH.pack(len(data)) + data)
+def write_frame(pipe: IO[bytes], data: bytes) -> None:
+    """Send one request or answer."""
+    pipe.write(_LENGTH.pack(len(data)))
+    pipe.write(data)
     pipe.flush()
 
 
-def read_frame(pipe: IO[bytes]) -> dict[str, Any] | None:
+def read_frame(pipe: IO[bytes]) -> bytes | None:
     """Return the next request or answer, None at the end."""
     head = pipe.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         return None
     (length,) = _LENGTH.unpack(head)
     data = pipe.read(length)
-    if len(data) < length:
-        return None
-    content: dict[str, Any] = json.loads(data.decode("utf-8", "surrogatepass"))
-    return content
+    return data if len(data) == length else None
+
+
+def packed_answer(answer: dict[str, Any]) -> bytes:
+    """Return an answer as bytes: a text as it is, halves of characters included, or the JSON of a failure."""
+    if "text" in answer:
+        return _TEXT + str(answer["text"]).encode("utf-8", "surrogatepass")
+    return _FAILURE + json.dumps(answer).encode()
+
+
+def unpacked_answer(data: bytes) -> dict[str, Any]:
+    """Return what `packed_answer` packed."""
+    if data[:1] == _TEXT:
+        return {"text": data[1:].decode("utf-8", "surrogatepass")}
+    answer: dict[str, Any] = json.loads(data[1:])
+    return answer
 
 
 def serve() -> None:
@@ -57,10 +72,11 @@ def serve() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # nothing but answers goes to the parent
-    while (request := read_frame(requests)) is not None:
+    while (data := read_frame(requests)) is not None:
+        request: dict[str, Any] = marshal.loads(data)
         with _limited(request["cpu_s"], request["memory_bytes"]):
             answer = answer_to(request)
-        write_frame(answers, answer)
+        write_frame(answers, packed_answer(answer))
         if answer.get("kind") == "memory":
             return
 

@@ -6,6 +6,7 @@ The application and each model's process use this alike: no template ever runs i
 from __future__ import annotations
 
 import atexit
+import marshal
 import queue
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from models.templates.child import read_frame, write_frame
+from models.templates.child import read_frame, unpacked_answer, write_frame
 
 _WATCH_S = 0.05
 _MAX_IDLE = 2
@@ -182,7 +183,7 @@ class _Process:
         self._is_asked = True
         started_s, cpu_before_s = time.monotonic(), self._cpu_s()
         try:
-            write_frame(self._child.stdin, request)
+            write_frame(self._child.stdin, marshal.dumps(request))
         except OSError:
             raise self._death(limits) from None
         while True:
@@ -208,8 +209,8 @@ class _Process:
     def _read(self) -> None:
         assert self._child.stdout is not None
         with suppress(OSError, ValueError):  # closed on this side
-            while (answer := read_frame(self._child.stdout)) is not None:
-                self._answers.put(answer)
+            while (data := read_frame(self._child.stdout)) is not None:
+                self._answers.put(unpacked_answer(data))
         self._answers.put(None)
 
     def _cpu_s(self) -> float:
