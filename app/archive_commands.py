@@ -20,6 +20,7 @@ from app.archive import Archive, ArchivedChat
 from app.command_errors import report
 from app.figures import byte_count
 from app.imported_parts import PROGRAMS, left_out_words
+from app.imported_templates import without_templates
 from app.instance import Instance
 from app.settings import read_settings
 from app.store import Store
@@ -71,13 +72,16 @@ def import_(
         list[Path],
         typer.Argument(help=f"JSON of Ringside, {PROGRAMS}; plain text, or a backup."),
     ],
+    with_templates: Annotated[
+        bool, typer.Option("--with-templates", help="Their chat templates too, which are programs.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Add the chats of files to your own."""
     with _failing_in_words(as_json), _store(new=True) as store:
         for path in files:
             archive = Archive(store.database)
-            read = _read(path)
+            read = _read(path) if with_templates else without_templates(_read(path))
             added = archive.add(read)
             chats = [store.chat(chat_id) for chat_id in added]
             titles = ", ".join(chat.title or "(no title)" for chat in chats[:3]) + (" ..." if len(chats) > 3 else "")

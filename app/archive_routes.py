@@ -102,10 +102,11 @@ def _file_routes(service: Service, assets: Path) -> APIRouter:
         return StreamingResponse(chain([first], pieces), media_type="application/vnd.sqlite3", headers=headers)
 
     @router.post("/import")
-    async def import_(request: Request) -> Json:
+    async def import_(request: Request, with_templates: bool = False) -> Json:
         """Take a `File`, which can be so large that it goes to disk as it arrives and is read in another process.
 
-        Return the chats that came in; "left_out" says in words what of the file is not in them.
+        Return the chats that came in; "left_out" says in words what of the file is not in them, which includes their
+        chat templates unless these are asked for.
         """
         with tempfile.TemporaryDirectory(prefix=".import-", dir=service.application.data_folder) as folder:
             upload = Path(folder) / "upload.json"
@@ -115,7 +116,7 @@ def _file_routes(service: Service, assets: Path) -> APIRouter:
                         file.write(part)
             except ClientDisconnect:  # nobody is there to be told
                 return {}
-            chats, left_out = await run_in_threadpool(service.library.import_upload, upload)
+            chats, left_out = await run_in_threadpool(service.library.import_upload, upload, with_templates)
             return {"chats": list(map(chat_data, chats)), "left_out": left_out}
 
     return router

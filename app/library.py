@@ -9,6 +9,7 @@ from pathlib import Path
 from app.archive import Archive, ArchivedChat
 from app.import_process import read_upload_apart
 from app.imported_parts import left_out_words
+from app.imported_templates import without_templates
 from app.input_rules import MAX_FOLDER_CHARS, clean_text, one_line
 from app.presets import Presets
 from app.search_index import FoundMessage, SearchIndex
@@ -80,8 +81,11 @@ class Library:
         """Return all chats for export, oldest first."""
         return [self._archive.chat(chat_id) for chat_id in self._archive.chat_ids()]
 
-    def import_upload(self, upload: Path) -> tuple[list[Chat], str]:
+    def import_upload(self, upload: Path, with_templates: bool = False) -> tuple[list[Chat], str]:
         """Add the chats of a file that the page sent, all or none; see `read_upload`.
+
+        Args:
+            with_templates: the chat templates of the file too.
 
         Returns:
             The chats, and in words what of the file is not in them.
@@ -90,6 +94,8 @@ class Library:
             BadRequestError: it is not a file of chats; in one sentence.
         """
         chats = read_upload_apart(upload)
+        if not with_templates:
+            chats = without_templates(chats)
         added = self._archive.add(chats)
         self.catch_up_soon()
         return [self._store.chat(chat_id) for chat_id in added], left_out_words(chats)

@@ -7,6 +7,8 @@ import { plural } from "./format.js";
 
 const MAX_BYTES = 200_000_000; // what the server takes; a larger file is not even read
 
+let withTemplates = false; // whether the next files may bring their chat templates
+
 // `open(chatId)` shows a chat that came in; `refresh()` is called once all files are through.
 export function watchImports(open, refresh) {
   const files = document.getElementById("rs-import-files");
@@ -23,7 +25,8 @@ async function importAll(files, open, refresh) {
   const { dialog, body } = openDialog("Import", "imports");
   const list = document.createElement("ul");
   list.setAttribute("aria-live", "polite");
-  body.append(list);
+  const more = moreFiles(dialog);
+  body.append(list, more);
   const show = (chatId) => {
     dialog.close();
     open(chatId);
@@ -37,10 +40,28 @@ async function importAll(files, open, refresh) {
   refresh();
 }
 
+// A way to go on from the report: with what was left out because it is a program, if the person wants that.
+function moreFiles(dialog) {
+  const choice = element("label", "import-templates");
+  const box = document.createElement("input");
+  box.type = "checkbox";
+  box.checked = withTemplates;
+  box.addEventListener("change", () => (withTemplates = box.checked));
+  choice.append(box, " Chat templates of the next files too: they are programs, so only from people you trust.");
+  const choose = button("mini", "Choose files", "Choose more files to import");
+  choose.addEventListener("click", () => {
+    dialog.close();
+    document.getElementById("rs-import-files").click();
+  });
+  const foot = element("div", "import-more");
+  foot.append(choice, choose);
+  return foot;
+}
+
 // Imports one file and returns what to say of it.
 async function outcome(file, show) {
   try {
-    const { chats, left_out } = await post("/import", { name: file.name, content: await textOf(file) });
+    const { chats, left_out } = await post(`/import${withTemplates ? "?with_templates=true" : ""}`, { name: file.name, content: await textOf(file) });
     const open = button("mini", "Open", `Open ${chats[0].title || "the chat"}`);
     open.addEventListener("click", () => show(chats[0].id));
     const said = element("span", "import-said");

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from app.archive import Archive
 from app.cli import cli
 from app.instance import Instance
 from app.settings import read_settings
@@ -60,6 +61,24 @@ def test_everything_goes_out_as_one_json_and_comes_back(store: Store, tmp_path: 
     assert result.output == f"{file}: 3 chats added: Rivers & mills, Rivers of ice, Lamps\n"
     assert [message.text for message in store.messages(6)] == [message.text for message in store.messages(3)]
     assert store.messages(6)[1].token_ids == array("i", [1, 2])
+
+
+def newest_settings(store: Store) -> object:
+    archive = Archive(store.database)
+    return json.loads(archive.chat(archive.chat_ids()[-1]).settings)
+
+
+def test_chat_templates_come_along_only_when_asked_for(store: Store, tmp_path: Path) -> None:
+    template = "{{ messages }}"
+    store.add_chat("Theirs", json.dumps({"window": 32, "chat_template": template}))
+    file, copy = tmp_path / "all.json", tmp_path / "copy.sqlite"
+    assert ringside("export", "--all", "-f", "json", "-o", file).exit_code == 0
+    assert ringside("backup", copy).exit_code == 0
+    for path in (file, copy):
+        assert "(left out: 1 chat template)" in ringside("import", path).output
+        assert newest_settings(store) == {"window": 32}
+        assert "left out" not in ringside("import", path, "--with-templates").output
+        assert newest_settings(store) == {"window": 32, "chat_template": template}
 
 
 def test_a_chat_that_is_not_meant_clearly_is_asked_for(store: Store) -> None:

@@ -168,3 +168,31 @@ def test_presets_are_saved_listed_given_away_taken_in_applied_and_deleted(echo_s
             assert page.get(f"/app/presets/{name}").status_code in (400, 404)
         wrong = page.post("/app/presets/import", json={"name": "x", "content": json.dumps({"window": 0})})
         assert (wrong.status_code, page.get("/app/presets").json()) == (400, {"names": ["Theirs"]})
+
+
+HOSTILE = "{{ '%400000000d' % 1 }}"
+
+
+def chats_with_templates(*templates: str) -> str:
+    chats = [
+        {"title": f"Chat {number}", "settings": {"window": 32, "chat_template": template}, "messages": [MESSAGE]}
+        for number, template in enumerate(templates)
+    ]
+    return json.dumps({"format": "ringside-chats", "version": 1, "chats": chats})
+
+
+MESSAGE = {"role": "user", "text": "Hi."}
+
+
+def test_imported_chats_bring_their_templates_only_when_asked_for(echo_service: EchoService) -> None:
+    service = echo_service()
+    file = {"name": "x.json", "content": chats_with_templates(HOSTILE, "{{ messages }}", "tool_use")}
+    with client(service) as page:
+        brought = page.post("/app/import", json=file).json()
+        assert brought["left_out"] == "2 chat templates"
+        settings = [service.settings(chat["id"]).load for chat in brought["chats"]]
+        assert [each.chat_template for each in settings] == [None, None, "tool_use"]
+        assert [each.window for each in settings] == [32, 32, 32]
+        brought = page.post("/app/import?with_templates=true", json=file).json()
+        assert brought["left_out"] == ""
+        assert service.settings(brought["chats"][0]["id"]).load.chat_template == HOSTILE

@@ -287,6 +287,21 @@ def test_several_files_are_imported_at_once_with_a_sentence_for_each(ringside: R
     assert sorted(rows(tab)) == ["From there", "a tale", "log"]
 
 
+def test_chat_templates_of_imported_chats_come_only_when_ticked(ringside: Ringside, new_tab: NewTab) -> None:
+    chat = {"title": "Theirs", "settings": {"chat_template": "{{ 1 }}"}, "messages": [{"role": "user", "text": "Hi."}]}
+    content = json.dumps({"format": "ringside-chats", "version": 1, "chats": [chat]})
+    tab = new_tab(ringside.url)
+    tab.page.set_input_files("#rs-import-files", [file("theirs.json", content)])
+    report = tab.page.locator(".imports li")
+    expect(report).to_contain_text("theirs.json is here as “Theirs”. Left out: 1 chat template.")
+    tab.page.get_by_label("Chat templates of the next files too").check()
+    with tab.page.expect_file_chooser() as chooser:
+        tab.page.get_by_role("button", name="Choose more files to import").click()
+    chooser.value.set_files([file("theirs.json", content)])
+    expect(report).to_have_text("theirs.json is here as “Theirs”.Open")
+    expect(tab.page.get_by_label("Chat templates of the next files too")).to_be_checked()
+
+
 def test_files_dropped_on_the_page_are_imported(ringside: Ringside, new_tab: NewTab) -> None:
     tab = new_tab(ringside.url)
     dropped = tab.page.evaluate_handle(
