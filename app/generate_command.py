@@ -24,6 +24,7 @@ from app.runs import Run
 from app.served_when_asked import ServedWhenAsked
 from app.service import Service
 from app.settings import read_settings, worker_log_path
+from app.without_effect import notes_on
 from backends.errors import RingsideError
 from backends.events import FinishReason
 from backends.requests import GenerationRequest, Message
@@ -50,11 +51,11 @@ def generate(given: Mapping[str, Any], prompt: str, as_json: bool, keep: bool = 
         ValueError: a given setting cannot be.
     """
     settings = read_settings()
-    chat_settings_from(given, settings.defaults)  # refused before anything is started
-    for notice in settings.notices:
+    wanted = chat_settings_from(given, settings.defaults)  # refused before anything is started
+    for notice in (*settings.notices, *notes_on(given, wanted)):
         print(notice, file=sys.stderr)
     if not keep:
-        return _write_here(chat_settings_from(given, settings.defaults), prompt, as_json)
+        return _write_here(wanted, prompt, as_json)
     instance = Instance(settings.data_folder)
     if not instance.claim():
         return _write_there(instance, given, prompt, as_json)

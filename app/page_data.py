@@ -13,6 +13,7 @@ from app.outlook import Outlook
 from app.run_views import RunView
 from app.runs import Run
 from app.store import Chat, StoredMessage
+from app.without_effect import without_effect
 from backends.contract import LoadedModel
 from backends.events import LoadProgress
 
@@ -132,6 +133,7 @@ def outlook_data(seen: Outlook, settings: ChatSettings) -> Json:
         "openings": [asdict(opening) for opening in seen.openings],
         "notes": list(seen.notes),
         "templates": list(seen.templates),
+        "without_effect": without_effect(settings),
         "problem": seen.problem,
         "hint": seen.hint,
         "estimate": weighed,

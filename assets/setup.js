@@ -5,6 +5,7 @@ import { element } from "./elements.js";
 import { EstimateCard } from "./estimate.js";
 import { bytes } from "./format.js";
 import { offerTemplates } from "./templates.js";
+import { EffectNotes } from "./without_effect.js";
 
 const SETTLE_MS = 5000;
 const OWN_CHANGE_MS = 3000; // the stream tells of this tab's own changes as well
@@ -19,6 +20,7 @@ export class Setup {
     this.card = new EstimateCard(chatId, () => this.show());
     this.asked = 0;
     this.form = document.getElementById("rs-settings");
+    this.effects = new EffectNotes(this.form);
     this.edits = 0; // made in the form
     this.sent = 0; // of these, on their way to the server
     this.kept = 0; // of these, with the server
@@ -90,6 +92,7 @@ export class Setup {
   #draw(seen) {
     this.know(seen);
     offerTemplates(seen.templates);
+    this.effects.show(seen.without_effect);
     this.body.replaceChildren();
     if (seen.problem) {
       const box = element("div", "problem");

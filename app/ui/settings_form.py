@@ -111,6 +111,7 @@ class SettingsForm:
             raise BadRequestError(_sentence(str(error))) from error
 
     def _add(self, name: str, control: Any) -> None:
+        control.elem_classes = [*control.elem_classes, f"rs-set-{name}"]
         self.names.append(name)
         self.controls.append(control)
 
