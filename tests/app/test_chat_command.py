@@ -116,3 +116,35 @@ def test_what_would_let_anybody_in_is_refused_in_one_sentence(
     assert done.returncode == 1
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def signed_in(url: str, password: str) -> httpx.Client:
+    browser = httpx.Client(base_url=f"{url}app", timeout=PATIENCE_S)
+    assert browser.post("/login", json={"password": password}).status_code == 200
+    return browser
+
+
+def sign_out() -> str:
+    command = [sys.executable, "-m", "app", "sign-out", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.usefixtures("isolated_home")
+def test_every_browser_is_signed_out_by_a_command_whether_or_not_it_runs(start_chat: StartChat) -> None:
+    port = str(free_port())
+    given = ("--port", port, "--backend", "echo", "--password", "long enough")
+    first = start_chat(*given)
+    url = announced_url(first.stdout)
+    browser = signed_in(url, "long enough")
+    assert browser.get("/chats").status_code == 200
+    assert json.loads(sign_out()) == {"event": "signed out"}
+    assert browser.get("/chats").status_code == 401
+    assert json.loads(sign_out()) == {"event": "signed out"}, "the command itself is still let in"
+    browser = signed_in(url, "long enough")
+    first.send_signal(signal.SIGTERM)
+    first.communicate(timeout=PATIENCE_S)
+    sign_out()
+    announced_url(start_chat(*given).stdout)
+    assert browser.get("/chats").status_code == 401
