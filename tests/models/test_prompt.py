@@ -9,6 +9,7 @@ from typing import Literal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import AddedToken
 
 from backends.errors import BadRequestError
 from backends.requests import Message
@@ -317,3 +318,26 @@ def test_the_tokens_before_the_last_message_of_a_person_are_those_it_cannot_chan
     assert "what?" not in BYTES.decode(ids[:before])
     assert "Hello." in BYTES.decode(ids[:before])
     assert count(*first[1:]) == count() == 0
+
+
+HARMONY = (
+    "{% for m in messages %}<|start|>{{ m.role }}"
+    "{% if m.role == 'assistant' %}{{ raise_exception('channels') if '<|channel|>' in m.content }}"
+    "<|channel|>final{% endif %}<|message|>{{ m.content }}<|end|>{% endfor %}<|start|>assistant"
+)
+
+
+def test_a_literal_return_in_an_answer_of_gpt_oss_stays_text_where_the_template_writes_the_answer_anew() -> None:
+    marks = ["<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|return|>"]
+    tokenizer = build_tokenizer(byte_level_vocabulary())
+    tokenizer.add_special_tokens([AddedToken(mark, special=True) for mark in marks])
+    harmony = TextTokenizer(tokenizer, SpecialTokens(None, (), False))
+    answer = "write <|return|>, not <|end|>"
+    said = f"<|channel|>analysis<|message|>why<|start|>assistant<|channel|>final<|message|>{answer}"
+    drawn = [harmony.id_of("<|channel|>"), *harmony.encode("the model's own ids")]
+    chat = [Message("user", "how?"), Message("assistant", said, tuple(drawn)), Message("user", "why?")]
+    ids = guarded(chat, HARMONY, harmony)
+    written = [name for token in ids if (name := harmony.name(token)) in marks]
+    question, reply_written = ["<|start|>", "<|message|>", "<|end|>"], ["<|start|>", "<|channel|>", *marks[2:4]]
+    assert written == [*question, *reply_written, *question, "<|start|>"]
+    assert answer in b"".join(map(harmony.spelled, ids)).decode()
