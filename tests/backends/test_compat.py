@@ -24,6 +24,7 @@ from models.model_files import ModelFiles
 from tests.models.family_checks import compat_error
 from tests.models.stock_folders import STOCK_FAMILIES, WINDOW, save_stock_folder, stock_model
 from tests.models.tiny_models import pieces
+from tests.models.tiny_tokenizers import byte_level_vocabulary
 
 RING, AS_TRAINED, FULL = CachePolicy.RING, CachePolicy.AS_TRAINED, CachePolicy.FULL
 TEXT = "the quick brown fox jumps over the lazy dog. "
@@ -261,3 +262,12 @@ def test_frequencies_that_change_with_length_are_told(tmp_path: Path) -> None:
 def test_keys_and_values_in_8_bits_are_refused_by_name(folders: Path) -> None:
     with pytest.raises(UnsupportedModelError, match=r"cwm runs through transformers, where .* not kept in int8"):
         load(folders / "cwm", kv_type="int8")
+
+
+def test_rows_of_the_head_beyond_the_tokenizer_are_never_drawn(tmp_path: Path) -> None:
+    num_tokens = len(byte_level_vocabulary().tokens)
+    backend = load(save_stock_folder(stock_model("cwm", vocab_size=2 * num_tokens), tmp_path / "padded"))
+    drawn = run(backend, ask(TEXT, 40))
+    assert len(drawn) == 40
+    assert max(drawn) < num_tokens
+    backend.close()

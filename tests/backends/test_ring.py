@@ -363,3 +363,15 @@ def test_fp8_is_refused_by_name_where_torch_has_none(model_path: Path, monkeypat
     monkeypatch.delattr(torch, "float8_e4m3fn")
     with pytest.raises(UnsupportedModelError, match="cannot keep keys and values in fp8 on cpu"):
         open_backend(model_path, kv_type="fp8")
+
+
+def test_rows_of_the_head_beyond_the_tokenizer_are_never_drawn(tmp_path: Path) -> None:
+    vocabulary = byte_level_vocabulary()
+    save_folder(build("llama", vocab_size=2 * len(vocabulary.tokens)).stock, tmp_path)
+    build_tokenizer(vocabulary).save(str(tmp_path / "tokenizer.json"))
+    backend = open_backend(tmp_path)
+    for sampling in (Sampling(temperature=0), WILD):
+        drawn = ids_of(run(backend, ask("the dog", num_tokens=40, sampling=sampling)))
+        assert len(drawn) == 40
+        assert max(drawn) < len(vocabulary.tokens)
+    backend.close()
