@@ -20,10 +20,10 @@ from app.jobs import Job
 from app.run_views import Ending
 from app.runs import Run
 from app.serving import Serving, end
-from app.worker_messages import Cancel, LoadFailed, PromptFed, Ready, Report, Update
+from app.worker_messages import Cancel, Ended, LoadFailed, PromptFed, Ready, Report, Update
 from app.worker_process import WorkerProcess
 from backends.contract import LoadedModel
-from backends.errors import BadRequestError, RingsideError, WorkerDiedError
+from backends.errors import BadRequestError, DeviceLostError, RingsideError, WorkerDiedError
 from backends.events import LoadProgress
 from backends.requests import LoadRequest
 
@@ -69,6 +69,7 @@ class Engine:
         self._status = EngineStatus()
         self._number = 0
         self._serving = Serving()
+        self._is_device_lost = False
         self._held_for = ""
         self._closing = False
         self._thread: threading.Thread | None = None
@@ -258,8 +259,11 @@ class Engine:
             worker.send(self._serving.command(request))
         for each in self._serving.jobs.values():
             each.keeper.started(each.run, model)
+        self._is_device_lost = False
         try:
             last = self._follow(worker)
+            if self._is_device_lost:  # nothing would work in that process again
+                self._drop_worker()
         except WorkerDiedError:
             self._drop_worker()
             raise
@@ -294,6 +298,7 @@ class Engine:
         while True:
             report = worker.receive(_TICK_S)
             self._note_memory(report)
+            self._note_model(report)
             self._note_prompt(report)
             ended = self._serving.take(report, lambda number: worker.send(Cancel(number)))
             if ended is not None:
@@ -308,6 +313,13 @@ class Engine:
     def _note_prompt(self, report: Report | None) -> None:
         if isinstance(report, PromptFed) and (job := self._serving.jobs.get(report.number)) is not None:
             self.on_prompt(job.run, report.prompt)
+
+    def _note_model(self, report: Report | None) -> None:
+        """Take what the model has turned out to be, and whether its device is lost."""
+        if isinstance(report, Ready):
+            with self._changed:
+                self._status = replace(self._status, model=report.model)
+        self._is_device_lost |= isinstance(report, Ended) and isinstance(report.error, DeviceLostError)
 
     def _note_memory(self, report: Report | None) -> None:
         if isinstance(report, Update) and report.memory is not None:

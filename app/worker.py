@@ -131,7 +131,10 @@ class _Worker:
                 else:
                     outboxes[number].take(event)
 
+        facts = backend.info
         error = failure(generate)
+        if backend.info.notices != facts.notices:
+            self._send(Ready(backend.info, backend.memory()))
         if error is None and outboxes:
             error = RingsideError("The backend ended a reply without saying why.", "Please report this.")
         for number, outbox in outboxes.items():

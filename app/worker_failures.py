@@ -7,7 +7,7 @@ import logging
 import traceback
 from collections.abc import Callable
 
-from backends.errors import OutOfMemoryError, RingsideError
+from backends.errors import DeviceLostError, OutOfMemoryError, RingsideError
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +36,11 @@ def _translated(error: Exception) -> RingsideError:
             "The text so far is kept; choose a smaller window, a smaller model, or close other programs.",
         )
     detail = " ".join(str(error).split())[:300] or "no further words"
+    if type(error).__name__ == "AcceleratorError":  # torch's, which the application does not import
+        return DeviceLostError(
+            f"The GPU stopped working for this model: {detail}.",
+            "The text so far is kept; the next message loads the model again.",
+        )
     return RingsideError(f"The backend failed: {type(error).__name__}: {detail}.", "The log has the details.")
 
 
@@ -45,5 +50,6 @@ def is_out_of_memory(error: Exception) -> bool:
         return True
     said = str(error)
     return isinstance(error, RuntimeError) and any(
-        words in said for words in ("out of memory", "can't allocate memory", "not enough memory")
+        words in said
+        for words in ("out of memory", "can't allocate memory", "not enough memory", "CUBLAS_STATUS_ALLOC_FAILED")
     )

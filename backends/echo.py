@@ -201,10 +201,16 @@ class EchoBackend:
                 raise MemoryError
             case "abort":
                 os.abort()
+            case "device":
+                raise AcceleratorError("CUDA error: an illegal memory access was encountered")
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             case _:
                 raise RuntimeError(f"planted before token {index}")
+
+
+class AcceleratorError(RuntimeError):
+    """Stands for torch's error of this name."""
 
 
 class _Pace:

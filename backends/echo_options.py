@@ -7,7 +7,7 @@ Options of `LoadRequest.options`, all text:
     prefill_rate: prompt tokens a second; default "max".
     end_after: tokens after which the reply ends by itself (unless told to keep writing).
     fail_at, fail_kind: fail once, before token `fail_at` of a reply (0 is during prefill), with "runtime" (default),
-        "memory", "abort" or "kill" (both end the process).
+        "memory", "device" (as a GPU that is lost), "abort" or "kill" (both end the process).
     stall_at: wait before that token until cancelled.
     load_s: seconds that loading takes. load_error: sentence that loading fails with.
     reasoning_opening: mark that its prompts are said to end with.
@@ -93,7 +93,7 @@ _PARSERS: dict[str, Callable[[str], object]] = {
     "prefill_rate": _rate,
     "end_after": _whole,
     "fail_at": _whole,
-    "fail_kind": _one_of("runtime", "memory", "abort", "kill"),
+    "fail_kind": _one_of("runtime", "memory", "device", "abort", "kill"),
     "stall_at": _whole,
     "load_s": float,
     "load_error": str,

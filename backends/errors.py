@@ -6,6 +6,7 @@
     ├── UnsupportedModelError     an architecture, quantisation or option this backend cannot run
     ├── BadRequestError           a setting or prompt outside what the loaded model can take
     ├── OutOfMemoryError          host or device memory ran out; the partial text is kept
+    ├── DeviceLostError           the GPU takes no more work from this process; the next message reloads the model
     └── WorkerDiedError           the process that held the model is gone; the next message reloads it
 
 They cross the process boundary, so they hold plain strings only and pickle as they are.
@@ -49,6 +50,10 @@ class BadRequestError(RingsideError):
 
 class OutOfMemoryError(RingsideError):
     """Host or device memory ran out."""
+
+
+class DeviceLostError(RingsideError):
+    """The GPU refuses every further call of this process, as after an illegal access: it has to be replaced."""
 
 
 class WorkerDiedError(RingsideError):

@@ -88,7 +88,7 @@ class Decoder(nn.Module):
             cache: it advances by one token a row.
             static: run the fixed sequence of operations that a CUDA graph can capture: lengths are read from, and
                 advanced in, device memory, and nothing waits for the device. The caller captures once while the rings
-                fill and once when `cache.is_saturated`, again when `cache.generation` changes, calls `cache.reserve`
+                fill, again when `cache.full_kinds` changes or when `cache.generation` changes, calls `cache.reserve`
                 before each replay and `cache.count_replayed` after it.
 
         Returns:

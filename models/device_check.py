@@ -93,8 +93,8 @@ def random_decoder(config: ModelConfig, device: torch.device, dtype: torch.dtype
     torch.manual_seed(seed)
     with torch.device("meta"):
         decoder = Decoder(config)
+    decoder.to(dtype)  # before it takes memory: a 7B shape in float32 is more than most cards have
     decoder.to_empty(device=device)
-    decoder.to(dtype)
     for name, weight in decoder.named_parameters():
         std = 0.3 if weight.ndim == 1 else weight.shape[-1] ** -0.5
         _fill(weight, std, 1.0 if "norm" in name else 0.0)

@@ -15,8 +15,6 @@ from models.config import Activation, ModelConfig, MoeConfig
 from models.feed_forward import activate
 from models.linear_factory import LinearFactory
 
-_DEVICE_CHOSEN_PAIRS = 64  # token-expert pairs up to which a GPU looks experts up itself: every decode step
-
 
 class ExpertLinear(nn.Module):
     """One linear layer of every expert: weight [X, O, I] and bias [X, O]."""
@@ -73,7 +71,8 @@ class MixtureOfExperts(nn.Module):
     def forward(self, hidden_BTE: Tensor) -> Tensor:
         hidden_NE = hidden_BTE.flatten(0, 1)
         weights_NA, experts_NA = self._route(hidden_NE)
-        if hidden_NE.device.type != "cpu" and experts_NA.numel() <= _DEVICE_CHOSEN_PAIRS:
+        is_decode_step = hidden_BTE.shape[1] == 1  # which may be recorded, so a GPU looks the experts up itself
+        if hidden_NE.device.type != "cpu" and is_decode_step:
             mixed_NE = self._pair_by_pair(hidden_NE, weights_NA, experts_NA)
         else:
             mixed_NE = self._expert_by_expert(hidden_NE, weights_NA, experts_NA)

@@ -12,6 +12,8 @@ from backends.requests import Precision
 from models.linear import int8_is_available
 
 _PLAIN_ENCODINGS = {"F64", "F32", "BF16", "F16"}
+_OVERFLOWS_FLOAT16 = "Gemma models compute numbers beyond float16's range; where the output is no number, choose auto."
+_NO_BFLOAT16_FOR_GEMMA = "This GPU has no bfloat16, and Gemma's numbers are beyond float16: float32 is used."
 _NO_FLOAT16 = "Processors are slow in float16, so the weights are held in bfloat16, which takes the same memory."
 
 
@@ -35,13 +37,20 @@ class WeightPrecision:
         return "int8 per channel" if self.is_int8 else str(self.dtype).removeprefix("torch.")
 
 
-def choose_precision(requested: Precision, encodings: Collection[str], device: torch.device) -> WeightPrecision:
+def choose_precision(
+    requested: Precision, encodings: Collection[str], device: torch.device, architecture: str = ""
+) -> WeightPrecision:
     """Choose how to hold weights that a file stores in these encodings.
+
+    Args:
+        architecture: as the model's file names it. Gemma's activations are beyond float16.
 
     Raises:
         UnsupportedModelError: int8 was asked for and this build of torch cannot run it.
     """
-    return _on_gpu(requested) if device.type == "cuda" else _on_cpu(requested, encodings)
+    if device.type == "cuda":
+        return _on_gpu(requested, overflows_float16="gemma" in architecture.lower())
+    return _on_cpu(requested, encodings)
 
 
 def _on_cpu(requested: Precision, encodings: Collection[str]) -> WeightPrecision:
@@ -76,16 +85,19 @@ def _automatic_on_cpu(encodings: set[str]) -> WeightPrecision:
     return WeightPrecision(torch.bfloat16)
 
 
-def _on_gpu(requested: Precision) -> WeightPrecision:
+def _on_gpu(requested: Precision, overflows_float16: bool) -> WeightPrecision:
     match requested:
         case "float32":
             return WeightPrecision(torch.float32)
         case "float16":
-            return WeightPrecision(torch.float16)
+            notices = (_OVERFLOWS_FLOAT16,) if overflows_float16 else ()
+            return WeightPrecision(torch.float16, notices=notices)
         case "auto" | "bfloat16" | "int8":
             notices = (
                 ("int8 weights are for CPUs; on the GPU they are held in 16 bits.",) if requested == "int8" else ()
             )
             if torch.cuda.is_bf16_supported(including_emulation=False):
                 return WeightPrecision(torch.bfloat16, notices=notices)
+            if overflows_float16:
+                return WeightPrecision(torch.float32, notices=(*notices, _NO_BFLOAT16_FOR_GEMMA))
             return WeightPrecision(torch.float16, notices=(*notices, "This GPU has no bfloat16: float16 is used."))

@@ -156,9 +156,9 @@ class KVCache:
         return any(max(self.lengths) > kind.slots for kind in self.kinds if kind.slots is not None)
 
     @property
-    def is_saturated(self) -> bool:
-        """Whether the next token finds or makes every ring full, so that bounded layers need no mask from here on."""
-        return all(min(self.lengths) >= kind.slots - 1 for kind in self.kinds if kind.slots is not None)
+    def full_kinds(self) -> tuple[bool, ...]:
+        """Whether the next token finds or makes the ring of each kind full, so that it needs no mask; False if none."""
+        return tuple(kind.slots is not None and min(self.lengths) >= kind.slots - 1 for kind in self.kinds)
 
     def plans(self, num_tokens: int, static: bool = False) -> tuple[Plan, ...]:
         """What a call of `num_tokens` tokens a row does, one plan a kind. Makes room in growing layers first."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from backends.requests import Sampling
 from backends.token_rules import NO_RULES, TokenRules
-from models.cuda_graph import GraphedStep
+from models.cuda_graph import CudaRecorder, GraphedStep, Recorder
 from models.ring_cache import KVCache
 from models.text_model import TextCache, TextModel
 from models.token_sampler import TokenSampler
@@ -30,6 +30,7 @@ class TokenStep:
         rules: tokens with a bias, and those that break repeats.
         constrained: whether `allow` says before each draw which tokens may come.
         num_rows: B, as many as the cache has.
+        recorder: makes graphs of the step; None takes the device's, and none on a CPU.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class TokenStep:
         rules: TokenRules = NO_RULES,
         constrained: bool = False,
         num_rows: int = 1,
+        recorder: Recorder | None = None,
     ) -> None:
         device = cache.device
         self._model = model
@@ -48,10 +50,16 @@ class TokenStep:
         self._tokens_B = torch.zeros(num_rows, dtype=torch.int64, device=device)
         self._drawn_B = torch.zeros(num_rows, dtype=torch.int64, device=device)
         self._logits_BV: Tensor | None = None
-        can_be_captured = device.type == "cuda" and model.can_be_captured(cache)
+        if recorder is None and device.type == "cuda":
+            recorder = CudaRecorder()
         self._graph: GraphedStep | None = None
-        if can_be_captured and isinstance(cache, KVCache):  # the only cache that counts on the device
-            self._graph = GraphedStep(self._feed_and_draw, cache)
+        if recorder and isinstance(cache, KVCache) and model.can_be_captured(cache):  # no other counts on the device
+            self._graph = GraphedStep(cache, recorder)
+
+    @property
+    def refused(self) -> str:
+        """Why the device would not record the step, so that it runs eagerly; empty where it did or need not."""
+        return "" if self._graph is None else self._graph.refused
 
     @torch.inference_mode()
     def begin(self, sequence: Sequence[int]) -> None:
@@ -80,7 +88,7 @@ class TokenStep:
         if self._graph is None:
             self._feed_and_draw()
         else:
-            self._graph.run()
+            self._graph.run(self._feed_and_draw)
         return self._drawn()
 
     @torch.inference_mode()

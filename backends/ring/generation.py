@@ -35,6 +35,7 @@ FEWEST_PINNED_TOKENS = 4
 T = TypeVar("T")
 
 _SNAPSHOT_BUDGET_BYTES = 2**30
+_RUNS_EAGERLY = "The GPU refused to record steps ({reason}), so each is sent to it anew: slower, with the same text."
 _FEWEST_CHUNK_TOKENS = 16
 _MOST_CHUNK_TOKENS = {"cpu": 512, "cuda": 2048}
 _CHUNK_WEIGHT_BYTES = {"cpu": 2**36, "cuda": 2**44}  # weights times tokens that pass in some tenths of a second
@@ -132,6 +133,7 @@ class RingBackend:
             yield from self._guarded(self._draft(request, prompt, seeds, cancelled))
         finally:
             self._drafts = None
+            memory.give_back(self._device)
 
     def token_losses(self, text: str, cancelled: Cancelled) -> Iterator[float]:
         """See `backends.contract.ScoresText`; what was in the cache is forgotten."""
@@ -190,6 +192,7 @@ class RingBackend:
             if reason is None:  # the last token of a reply is fed by the reply that follows
                 token = self._next_token(step, text, token, reply)
         text.logits_BV = step.logits()
+        self._tell_of_refusal(step)
         if rest := reply.flush():
             yield TextChunk(rest, ())
         yield Finished(reply.end_reason or reason, reply.seed, len(prompt), reply.num_tokens)
@@ -327,6 +330,13 @@ class RingBackend:
 
     def _drop_cache(self) -> None:
         self._text = self._step = self._step_settings = None
+        memory.give_back(self._device)
+
+    def _tell_of_refusal(self, step: TokenStep) -> None:
+        """Say once that steps run slower than this device could."""
+        notice = _RUNS_EAGERLY.format(reason=step.refused)
+        if step.refused and notice not in self._info.notices:
+            self._info = replace(self._info, notices=(*self._info.notices, notice))
 
     @property
     def _model(self) -> TextModel:

@@ -47,7 +47,7 @@ def load(request: LoadRequest, progress: ReportProgress) -> RingBackend:
     config = files.config()
     device, device_notices = choose_device(request)
     _check_kv_type(request, device)
-    precision = choose_precision(request.precision, files.weights.encodings, device)
+    precision = choose_precision(request.precision, files.weights.encodings, device, config.architecture)
     _check_memory(files, config, request, precision, device)
     progress(LoadProgress("Reading the tokenizer"))
     prompts = _prompts(request, files)

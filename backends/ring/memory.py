@@ -21,16 +21,29 @@ from backends.ring.sequence import CachedText
 from models.config import ModelConfig
 from models.sizing import kv_bytes
 
+_GPU_RESERVE_BYTES = 10**9
 _M_MMAP_THRESHOLD = -3  # malloc.h
+_DEVICE_IS_FULL = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 _LOADING_THRESHOLD_BYTES = 2**20
 _RUNNING_THRESHOLD_BYTES = 4 * 2**20
 
 
 def free_bytes(device: torch.device) -> int:
-    """Return the memory a new allocation could take."""
+    """Return the memory a new allocation could take: of a GPU, what the driver has and what torch holds back unused.
+
+    A gigabyte stays for the context, libraries' workspaces, the masks of a prompt and recorded steps. A GPU that shares
+    the computer's memory has what the system has: its driver counts cached files as taken.
+    """
+    if device.type != "cuda" or torch.cuda.get_device_properties(device).is_integrated:
+        return int(psutil.virtual_memory().available)
+    held_back = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return max(0, int(torch.cuda.mem_get_info(device)[0]) + held_back - _GPU_RESERVE_BYTES)
+
+
+def give_back(device: torch.device) -> None:
+    """Return what torch holds back unused on a GPU to the driver, after something large was dropped."""
     if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    return int(psutil.virtual_memory().available)
+        torch.cuda.empty_cache()
 
 
 def check_weights_fit(name: str, weights_bytes: int, precision: str, free: int) -> None:
@@ -145,12 +158,23 @@ def tidy_heap() -> Iterator[None]:
 
 def as_out_of_memory(error: BaseException) -> OutOfMemoryError | None:
     """Return what to tell the person if an error means that memory ran out; None if it means something else."""
-    said = str(error)
-    on_host = isinstance(error, MemoryError) or "can't allocate memory" in said or "not enough memory" in said
-    if not on_host and not isinstance(error, torch.OutOfMemoryError):
+    causes = list(_chain(error))
+    said = " ".join(map(str, causes))
+    on_host = "can't allocate memory" in said or "not enough memory" in said
+    on_host = on_host or any(isinstance(cause, MemoryError) for cause in causes)
+    on_device = any(isinstance(cause, torch.OutOfMemoryError) for cause in causes)
+    if not on_host and not on_device and not any(words in said for words in _DEVICE_IS_FULL):
         return None
     where = "The computer's memory" if on_host else "The GPU's memory"
     return OutOfMemoryError(
         f"{where} ran out while the model was working.",
         "The text so far is kept; choose a smaller window or model, or close other programs.",
     )
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and those it came up in: what fails while a step is recorded is told only by the innermost."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__

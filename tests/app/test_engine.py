@@ -176,6 +176,16 @@ def test_an_error_in_the_backend_keeps_text_and_worker(engine: Engine, kind: str
     assert worker_pid(engine) == pid
 
 
+def test_a_lost_gpu_ends_the_process_keeps_the_text_and_the_next_message_works(engine: Engine) -> None:
+    load = load_request(fail_at="30", fail_kind="device")
+    view = ended(start(engine, load, max_new_tokens=100)).view()
+    assert view.error.startswith("The GPU stopped working for this model: CUDA error: an illegal memory access")
+    assert view.hint == "The text so far is kept; the next message loads the model again."
+    assert view.num_tokens == 29
+    wait_until(lambda: engine.status().state == "empty")
+    assert ended(start(engine)).view().reason == "length"
+
+
 def test_an_error_in_prefill_and_a_refused_request_are_sentences_too(engine: Engine) -> None:
     load = load_request(fail_at="0", fail_kind="memory")
     assert "Memory ran out" in ended(start(engine, load)).view().error
