@@ -1,13 +1,13 @@
 """The text a chat becomes for one model: its own template, or one given by hand, rendered as transformers renders it.
 
-Knows text only; tokens are `models.prompt`. What a template may do is `models.templates.sandbox`.
+Knows text only; tokens are `models.prompt`. A template is a program of someone else's: it runs in a process of its own,
+see `models.templates`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import replace
 from pathlib import Path
 
 from backends.errors import BadRequestError, ModelFileError
@@ -15,21 +15,11 @@ from backends.requests import Message
 from models.gguf_reader import GgufFile
 from models.model_files import ModelFiles
 from models.reasoning import CHANNEL_STARTS, opening_of, split
-from models.templates.process import (
-    BrokenTemplate,
-    Limits,
-    TemplateFailure,
-    TemplateOverLimit,
-    TemplateRefusal,
-    TemplateTooSlow,
-    processes,
-)
+from models.templates.process import BrokenTemplate, TemplateFailure, TemplateRefusal
+from models.templates.traits import MAX_SOURCE_CHARACTERS, parts, rendered, traits_of
 from models.token_names import folder_token_names, gguf_token_names, read_json
 
 _BETWEEN_MERGED = "\n\n"
-_PROBE = "ringside-probe"
-_SPARE_CHARACTERS = 1_000_000
-_MAX_SOURCE_CHARACTERS = 1_000_000  # the longest in the wild have 50,000
 
 
 class ChatTemplate:
@@ -51,7 +41,7 @@ class ChatTemplate:
         self.source = source
         self.origin = origin
         self._token_names = token_names
-        traits = _traits(source, tuple(token_names.items()))
+        traits = traits_of(source, tuple(token_names.items()))
         if isinstance(traits, BrokenTemplate):
             raise ModelFileError(
                 f"The chat template of {origin} is broken at line {traits.line}: {traits.reason}",
@@ -130,7 +120,7 @@ class ChatTemplate:
     def _write(self, messages: Sequence[Message], add_generation_prompt: bool) -> str:
         dicts = [self._turn(each) for each in messages]
         num_characters = sum(len(each.text) for each in messages)
-        return _rendered(self.source, self._token_names, dicts, add_generation_prompt, num_characters)
+        return rendered(self.source, self._token_names, dicts, add_generation_prompt, num_characters)
 
     def _turn(self, message: Message) -> dict[str, object]:
         """Return a message as templates want it: think marks stay in the text, which templates cut out themselves, but
@@ -139,81 +129,13 @@ class ChatTemplate:
         if message.role == "assistant" and text.lstrip().startswith(CHANNEL_STARTS):
             said = split(text)
             text, reasoning = said.answer, {"thinking": said.reasoning, "reasoning_content": said.reasoning}
-        return {"role": message.role, "content": _parts(text) if self._takes_parts else text, **reasoning}
+        return {"role": message.role, "content": parts(text) if self._takes_parts else text, **reasoning}
 
     def _refusal(self, error: TemplateFailure) -> BadRequestError:
         return BadRequestError(
             f"The chat template of {self.origin} does not take this chat: {error.reason.rstrip('.')}.",
             "Edit the chat, or give another template by hand.",
         )
-
-
-@dataclass(frozen=True)
-class _Traits:
-    """Answers of a template to short chats.
-
-    Attributes:
-        takes_parts: it wants the content of a message as a list of parts.
-        has_system_role: a system message appears in what it writes.
-    """
-
-    takes_parts: bool
-    has_system_role: bool
-
-
-@lru_cache(maxsize=64)
-def _traits(source: str, token_names: tuple[tuple[str, str], ...]) -> _Traits | TemplateFailure:
-    """Try a template out; once for each, since the page asks often and one that overdoes it takes seconds to say so.
-
-    Raises:
-        ModelFileError: it is far longer than any template.
-        BadRequestError: the machine is too busy to tell; what is raised is not remembered.
-    """
-    if len(source) > _MAX_SOURCE_CHARACTERS:
-        raise ModelFileError(
-            f"A chat template of {len(source):,} characters is none: they have {_MAX_SOURCE_CHARACTERS:,} at most.",
-            "Give another one by hand.",
-        )
-    names = dict(token_names)
-    try:
-        takes_parts = not _shows(source, names, "user", False) and _shows(source, names, "user", True)
-        return _Traits(takes_parts, _shows(source, names, "system", takes_parts))
-    except TemplateTooSlow as error:
-        raise BadRequestError(f"A chat template cannot be tried out: {error.reason}.", "Try again.") from error
-    except (BrokenTemplate, TemplateOverLimit) as error:
-        return error.with_traceback(None)  # what is remembered holds no frames
-
-
-def _shows(source: str, token_names: Mapping[str, str], role: str, as_parts: bool) -> bool:
-    """Whether a message of this role, written in this form, appears in the prompt."""
-    chat: list[dict[str, object]] = [{"role": role, "content": _parts(_PROBE) if as_parts else _PROBE}]
-    if role == "system":
-        chat.append({"role": "user", "content": _parts("?") if as_parts else "?"})
-    try:
-        return _PROBE in _rendered(source, token_names, chat, True, 0)
-    except (BrokenTemplate, TemplateOverLimit):
-        raise
-    except TemplateFailure:
-        return False
-
-
-def _rendered(
-    source: str,
-    token_names: Mapping[str, str],
-    chat: Sequence[Mapping[str, object]],
-    add_generation_prompt: bool,
-    num_characters: int,
-) -> str:
-    """Return what a template writes for a chat of so many characters. Raises TemplateFailure."""
-    variables = {
-        "messages": chat,
-        "tools": None,
-        "documents": None,
-        "add_generation_prompt": add_generation_prompt,
-        **token_names,
-    }
-    max_characters = _SPARE_CHARACTERS + 4 * num_characters
-    return processes.render(source, max_characters, variables, Limits.for_chat(num_characters))
 
 
 def find_source(files: ModelFiles, override: str | None = None) -> str | None:
@@ -275,7 +197,7 @@ def _is_named(entry: object) -> bool:
 
 def _read_text(path: Path) -> str:
     try:
-        if path.stat().st_size > 4 * _MAX_SOURCE_CHARACTERS:
+        if path.stat().st_size > 4 * MAX_SOURCE_CHARACTERS:
             raise ValueError("it is far larger than a chat template")
         return path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -315,8 +237,3 @@ def alternating(messages: Sequence[Message]) -> list[Message]:
     if first is not None and joined[first].role == "assistant":
         joined.insert(first, Message("user", ""))
     return joined
-
-
-def _parts(text: str) -> list[dict[str, str]]:
-    """Return content as the list of parts that some multimodal templates insist on."""
-    return [{"type": "text", "text": text}]

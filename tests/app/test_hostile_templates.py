@@ -15,8 +15,8 @@ from app.server import build_routes
 from app.service import Service
 from backends import registry
 from backends.requests import LoadRequest, Sampling
-from models.chat_template import _traits
 from models.templates.process import Limits, processes
+from models.templates.traits import traits_of
 from tests.app.conftest import EchoService
 from tests.backends.tiny_gguf import write_tiny_gguf
 from tests.models.hostile_templates import TOO_LARGE, TOO_MUCH_MEMORY, TOO_SLOW
@@ -34,10 +34,10 @@ ONE_OF_EACH = {
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Little time for templates in this process, and nothing remembered of them."""
-    _traits.cache_clear()
+    traits_of.cache_clear()
     monkeypatch.setattr(Limits, "for_chat", lambda num_characters: Limits(cpu_s=1))
     yield
-    _traits.cache_clear()
+    traits_of.cache_clear()
 
 
 @pytest.fixture
