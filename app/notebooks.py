@@ -24,6 +24,16 @@ class Notebooks:
         self._store = store
         self._replies = replies
 
+    def empty(self) -> int | None:
+        """Return the notebook that nothing was typed into yet and nothing was done with; None if there is none."""
+        for chat in self._store.chats():
+            if chat.kind == "notebook" and not (chat.title or chat.pinned or chat.folder) and self._is_empty(chat.id):
+                return chat.id
+        return None
+
+    def _is_empty(self, chat_id: int) -> bool:
+        return not self._replies.active(chat_id) and not any(each.text for each in self._store.messages(chat_id))
+
     def has(self, chat_id: int) -> bool:
         """Tell whether a chat is a notebook; one that is gone is none."""
         try:

@@ -108,6 +108,14 @@ class Service:
         """
         return self._store.add_chat(title_from(title, MAX_TITLE_CHARS), to_json(settings or self._new_chat), kind)
 
+    def create_notebook(self) -> Chat:
+        """Return an empty notebook with the settings that new ones begin with: the one there is, or a new one."""
+        chat_id = self.notebooks.empty()
+        if chat_id is None:
+            return self.create_chat(kind="notebook")
+        self._store.keep_chat_settings(chat_id, to_json(self._new_chat))
+        return self._store.chat(chat_id)
+
     def rename_chat(self, chat_id: int, title: str) -> Chat:
         """Set a title (blank or very long is refused). Raises BadRequestError."""
         self._store.rename_chat(chat_id, checked_title(title))

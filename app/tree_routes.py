@@ -134,8 +134,13 @@ def _notebook_routes(service: Service) -> APIRouter:
         return {**message_data(document), **text}
 
     @router.post("")
-    def create() -> Json:
-        return chat_data(service.create_chat(kind="notebook"))
+    def create(beside: bool = False) -> Json:
+        """Return an empty notebook.
+
+        Args:
+            beside: a new one in any case; else the one that nothing was typed into yet is taken again.
+        """
+        return chat_data(service.create_chat(kind="notebook") if beside else service.create_notebook())
 
     @router.get("/{chat_id}")
     def document(chat_id: Number, with_text: bool = True) -> Json:

@@ -2,6 +2,7 @@
 
 import { button, element, textElement } from "./elements.js";
 import { day } from "./format.js";
+import { icon } from "./icons.js";
 import { isComposing } from "./keys.js";
 
 export function chatElement(chat, isCurrent) {
@@ -12,7 +13,7 @@ export function chatElement(chat, isCurrent) {
   if (!chat.pinned) row.dataset.folder = chat.folder;
   const open = part("chat-open");
   if (isCurrent) open.setAttribute("aria-current", "page");
-  const icon = chat.kind === "notebook" ? [drawing("M5 3h10v14H5zM8 7h4M8 10h4", "chat-kind", "Notebook: ")] : [];
+  const icon = chat.kind === "notebook" ? [drawing("notebook", "chat-kind", "Notebook: ")] : [];
   open.append(...icon, textElement("span", "chat-name", name), element("span", "chat-when", chat.writing ? "writing" : day(chat.updated_at_s)));
   open.title = name;
   row.append(open, menuButton(`Options of ${name}`));
@@ -24,7 +25,7 @@ export function headElement({ head, folder, count, folded }) {
   if (folder !== null) row.dataset.folder = folder;
   const fold = part("chat-fold");
   fold.setAttribute("aria-expanded", String(!folded));
-  fold.append(drawing("M7 5l6 5-6 5", "chevron"), textElement("span", "chat-name", head), element("span", "chat-count", String(count)));
+  fold.append(drawing("next", "chevron"), textElement("span", "chat-name", head), element("span", "chat-count", String(count)));
   row.append(fold);
   if (folder) row.append(menuButton(`Options of the folder ${head}`));
   return row;
@@ -83,22 +84,12 @@ function menuButton(label) {
   made.dataset.do = "menu";
   made.setAttribute("aria-haspopup", "menu");
   made.setAttribute("aria-expanded", "false");
-  made.append(drawing("M4 10h.01M10 10h.01M16 10h.01", "dots"));
+  made.append(icon("more"));
   return made;
 }
 
-function drawing(path, className, name = "") {
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  svg.setAttribute("viewBox", "0 0 20 20");
-  svg.setAttribute("class", `line-icon ${className}`);
-  if (name) {
-    svg.setAttribute("role", "img");
-    svg.setAttribute("aria-label", name);
-  } else {
-    svg.setAttribute("aria-hidden", "true");
-  }
-  const line = document.createElementNS("http://www.w3.org/2000/svg", "path");
-  line.setAttribute("d", path);
-  svg.append(line);
-  return svg;
+function drawing(name, className, label = "") {
+  const made = icon(name, label);
+  made.classList.add(className);
+  return made;
 }

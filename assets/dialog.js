@@ -1,7 +1,8 @@
 // A window over the page: a heading, a way to close it, and whatever its topic puts inside. Escape closes it, a click
 // beside it too, and the focus goes back to where it was.
 
-import { button, element } from "./elements.js";
+import { element } from "./elements.js";
+import { iconButton } from "./icons.js";
 
 let numOpened = 0;
 
@@ -10,7 +11,7 @@ export function openDialog(title, className) {
   const heading = element("h2", "", title);
   heading.id = `rs-dialog-${(numOpened += 1)}`;
   dialog.setAttribute("aria-labelledby", heading.id);
-  const close = button("icon-button", "✕", "Close");
+  const close = iconButton("icon-button", "close", "Close");
   close.addEventListener("click", () => dialog.close());
   const head = element("div", "dialog-head");
   head.append(heading, close);

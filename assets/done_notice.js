@@ -39,6 +39,6 @@ export class DoneNotice {
 
   #show() {
     this.button.setAttribute("aria-pressed", String(this.wanted));
-    this.button.textContent = this.wanted ? "Will tell you when done ✓" : "Tell me when done";
+    this.button.textContent = this.wanted ? "Will tell you when done" : "Tell me when done";
   }
 }

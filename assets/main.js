@@ -6,10 +6,11 @@ import { Composer } from "./composer.js";
 import { Conversation } from "./conversation.js";
 import { DoneNotice } from "./done_notice.js";
 import { Drafts } from "./drafts.js";
-import { button, element } from "./elements.js";
+import { element } from "./elements.js";
 import { Engine } from "./engine.js";
 import { count, plural, rate } from "./format.js";
 import { GoTo } from "./go_to.js";
+import { iconButton } from "./icons.js";
 import { MessageControls } from "./message_controls.js";
 import { Notebook } from "./notebook.js";
 import { Panel } from "./panel.js";
@@ -360,7 +361,7 @@ async function notices() {
   for (const sentence of sentences) {
     if (sessionStorage.getItem(`ringside.notice.${sentence}`)) continue; // said and closed already
     const line = element("div", "notice");
-    const close = button("icon-button small", "✕", "Close this notice");
+    const close = iconButton("icon-button small", "close", "Close this notice");
     close.addEventListener("click", () => {
       sessionStorage.setItem(`ringside.notice.${sentence}`, "closed");
       line.remove();

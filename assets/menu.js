@@ -1,6 +1,8 @@
 // A menu at a button: arrow keys, Home, End and first letters walk it, Escape and Tab leave it. A list inside takes the
 // menu's place, which fits any screen.
 
+import { icon } from "./icons.js";
+
 const MARGIN_PX = 8;
 const GAP_PX = 4;
 let current = null;
@@ -138,7 +140,10 @@ function itemElement(item) {
   }
   const name = document.createElement("span");
   name.textContent = item.label;
+  if (item.isBack) made.append(icon("previous"));
+  if (item.checked !== undefined) made.append(icon("check"));
   made.append(name);
+  if (item.items) made.append(icon("next"));
   if (item.items) made.setAttribute("aria-haspopup", "menu");
   if (item.disabled) made.setAttribute("aria-disabled", "true");
   if (item.danger) made.classList.add("danger");

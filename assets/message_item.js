@@ -3,6 +3,7 @@
 import { showProblem } from "./api.js";
 import { button, element, textElement } from "./elements.js";
 import { count, duration, plural, rate } from "./format.js";
+import { icon } from "./icons.js";
 import { leavePlainText } from "./plain_text.js";
 import { Reply } from "./reply.js";
 import { ENDINGS, waitingWords } from "./reply_words.js";
@@ -68,8 +69,9 @@ export class MessageItem {
     this.footer = element("footer");
     this.footer.innerHTML =
       '<span class="words"></span><span class="switcher" role="group" aria-label="Variants"></span><span class="quick"></span>' +
-      '<button type="button" class="mini more" aria-haspopup="menu" aria-expanded="false">⋯</button>';
+      '<button type="button" class="mini more" aria-haspopup="menu" aria-expanded="false"></button>';
     [this.words, this.switcher, this.quick, this.more] = this.footer.children;
+    this.more.append(icon("more"));
     this.more.setAttribute("aria-label", this.isReply ? "More for this reply" : "More for this message");
     this.element.append(this.footer);
   }

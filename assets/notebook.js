@@ -210,7 +210,7 @@ export class Notebook {
     const { chatId } = this;
     const text = this.text.slice(0, this.text.length);
     try {
-      const copy = await post("/notebooks");
+      const copy = await post("/notebooks?beside=true");
       const { version } = await get(`/notebooks/${copy.id}?with_text=false`);
       await patch(`/notebooks/${copy.id}`, { start: 0, end: 0, text, version });
       this.saving = null;

@@ -2,6 +2,7 @@
 
 import { get, post, showProblem } from "./api.js";
 import { element } from "./elements.js";
+import { iconButton } from "./icons.js";
 import { Shown } from "./proof_shown.js";
 import { watchTheme } from "./chrome.js";
 
@@ -95,9 +96,7 @@ export class ProofForm {
       select("kv_type", "Keys and values", KV_TYPES, values.kv_type),
     );
     if (removable) {
-      const drop = element("button", "icon-button small", "✕");
-      drop.type = "button";
-      drop.setAttribute("aria-label", "Leave this configuration out");
+      const drop = iconButton("icon-button small", "close", "Leave this configuration out");
       drop.addEventListener("click", () => {
         row.remove();
         this.#renumber();

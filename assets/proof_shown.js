@@ -3,10 +3,11 @@
 import { get, post, remove, showProblem } from "./api.js";
 import { element } from "./elements.js";
 import { count, day } from "./format.js";
+import { icon, iconButton } from "./icons.js";
 import { Figures, tableElement } from "./proof_figures.js";
 
 const PERIOD_MS = 1000;
-const MARKS = { good: "✓", bad: "✗", unsure: "?" };
+const MARKS = { good: "check", bad: "close" }; // drawings
 const STATUS = { running: "running", finished: "finished", stopped: "stopped early", failed: "failed" };
 
 export class Shown {
@@ -103,9 +104,7 @@ export class Shown {
     const open = element("a", "", seen.title);
     open.href = `#${seen.name}`;
     const facts = element("span", "soft", `${day(seen.started_at_s)}, ${STATUS[seen.status]}`);
-    const drop = element("button", "icon-button small", "✕");
-    drop.type = "button";
-    drop.setAttribute("aria-label", `Delete ${seen.title}`);
+    const drop = iconButton("icon-button small", "close", `Delete ${seen.title}`);
     drop.addEventListener("click", () => this.#delete(seen.name));
     row.append(open, facts, drop);
     return row;
@@ -125,7 +124,8 @@ export class Shown {
 
 function verdictElement(verdict) {
   const box = element("article", `card verdict ${verdict.status}`);
-  const mark = element("span", "mark", MARKS[verdict.status]);
+  const mark = element("span", "mark", "?");
+  if (MARKS[verdict.status]) mark.replaceChildren(icon(MARKS[verdict.status]));
   mark.setAttribute("role", "img");
   mark.setAttribute("aria-label", verdict.status);
   const head = element("h3");

@@ -5,6 +5,7 @@ import { get } from "./api.js";
 import { openDialog } from "./dialog.js";
 import { element, textElement } from "./elements.js";
 import { plural } from "./format.js";
+import { icon } from "./icons.js";
 
 const MAX_INDENTS = 12;
 const STATES = {
@@ -169,7 +170,9 @@ function row(node, following) {
   if (node.onPath) made.setAttribute("aria-current", "true");
   const who = node.role === "user" ? "You" : "Reply";
   const start = node.start.replace(/\s+/g, " ").trim() || "(empty)";
-  made.append(element("span", "twig", ""), element("span", "who", who), textElement("span", "start", start));
+  const twig = element("span", "twig");
+  twig.append(icon("next"));
+  made.append(twig, element("span", "who", who), textElement("span", "start", start));
   if (node.numVariants > 1) made.append(element("span", "which", `${node.place} of ${node.numVariants}`));
   if (STATES[node.status]) made.append(element("span", "state", STATES[node.status]));
   return made;

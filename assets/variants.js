@@ -5,6 +5,7 @@ import { watchCode } from "./copying.js";
 import { openDialog } from "./dialog.js";
 import { button, element } from "./elements.js";
 import { plural } from "./format.js";
+import { iconButton } from "./icons.js";
 import { showGrown } from "./growing.js";
 
 const WATCH_MS = 1000;
@@ -200,11 +201,11 @@ export class Switchers {
 
 function switcher(id, ids, shape) {
   const place = ids.indexOf(id);
-  const step = (by, sign, label) => {
-    const made = button("mini switch-variant", sign, label);
+  const step = (by, drawing, label) => {
+    const made = iconButton("mini switch-variant", drawing, label);
     made.value = by;
     made.disabled = ids[place + by] === undefined;
     return made;
   };
-  return [step(-1, "‹", "Previous variant"), element("span", "variant-number", shape), step(1, "›", "Next variant")];
+  return [step(-1, "previous", "Previous variant"), element("span", "variant-number", shape), step(1, "next", "Next variant")];
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 
+from app.ui.icons import ICONS, icon
 from app.ui.reading_markup import GO_TO
 
 
@@ -20,13 +21,14 @@ RING_ICON = """<svg viewBox="0 0 32 32" width="22" height="22" aria-hidden="true
 stroke-linecap="round"><circle cx="16" cy="16" r="11" stroke="currentColor" opacity=".22"/>
 <path d="M16 5a11 11 0 1 1-9.5 5.5" stroke="var(--rs-accent)"/></g></svg>"""
 
-SIDE = f"""
+SIDE = f"""{ICONS}
 <nav class="side scrolls" aria-label="Chats">
   <div class="side-head"><span class="brand">{RING_ICON}<span>Ringside</span></span>
-    <button type="button" class="icon-button only-narrow" data-close="side" aria-label="Close the chats">✕</button>
+    <button type="button" class="icon-button only-narrow" data-close="side"
+      aria-label="Close the chats">{icon("close")}</button>
   </div>
-  <button type="button" class="new-chat" id="rs-new-chat"><span aria-hidden="true">＋</span> New chat</button>
-  <button type="button" class="new-chat quiet" id="rs-new-notebook"><span aria-hidden="true">＋</span>
+  <button type="button" class="new-chat" id="rs-new-chat">{icon("plus")} New chat</button>
+  <button type="button" class="new-chat quiet" id="rs-new-notebook">{icon("plus")}
     New notebook</button>
   <input type="search" id="rs-search" dir="auto"
     placeholder="Search chats" aria-label="Search titles and texts of all chats"
@@ -50,11 +52,9 @@ SIDE = f"""
 </nav>
 """
 
-TOP = """
+TOP = f"""
 <header class="top">
-  <button type="button" class="icon-button only-narrow" data-open="side" aria-label="Chats"><svg viewBox="0 0 20 20"
-    width="18" height="18" aria-hidden="true"><path d="M3 5h14M3 10h14M3 15h14" stroke="currentColor" stroke-width="1.6"
-    stroke-linecap="round"/></svg></button>
+  <button type="button" class="icon-button only-narrow" data-open="side" aria-label="Chats">{icon("chats")}</button>
   <h1 class="chat-title" id="rs-title" dir="auto">New chat</h1>
   <div class="engine" id="rs-engine" role="status">
     <span class="engine-dot" data-state="empty"></span>
@@ -64,17 +64,14 @@ TOP = """
     <button type="button" class="text-button" id="rs-unload" hidden>Unload</button>
   </div>
   <button type="button" class="text-button" id="rs-open-settings" aria-expanded="false">Settings</button>
-  <button type="button" class="icon-button" id="rs-theme" aria-label="Light or dark"><svg viewBox="0 0 20 20"
-    width="17" height="17" aria-hidden="true"><g><circle cx="10" cy="10" r="6.5" fill="none"
-    stroke="currentColor" stroke-width="1.6"/></g>
-    <path d="M10 3.5a6.5 6.5 0 0 1 0 13z" fill="currentColor"/></svg></button>
+  <button type="button" class="icon-button" id="rs-theme" aria-label="Light or dark">{icon("theme")}</button>
   <button type="button" class="text-button only-narrow" data-open="panel">Figures</button>
 </header>
 <div class="engine-facts scrolls" id="rs-engine-facts" hidden></div>
 <div class="notices" id="rs-notices"></div>
 """
 
-WELCOME = """
+WELCOME = f"""
 <div class="welcome">
   <h2>Write for as long as you like.</h2>
   <p>A sliding-window model looks back a fixed number of tokens. Ringside keeps exactly those, so memory and speed stay
@@ -83,7 +80,8 @@ WELCOME = """
   <span>A long reply with a small window. Watch the charts.</span></div>
 </div>
 <div class="sheet-head"><h2>Settings</h2>
-  <button type="button" class="icon-button" id="rs-close-settings" aria-label="Close the settings">✕</button></div>
+  <button type="button" class="icon-button" id="rs-close-settings"
+    aria-label="Close the settings">{icon("close")}</button></div>
 """
 
 OUTLOOK = '<section class="outlook" aria-label="Before loading" id="rs-outlook-body"></section>'
@@ -110,12 +108,8 @@ COMPOSER = f"""
   <div class="composer-box">
     <textarea id="rs-input" rows="1" dir="auto"
       placeholder="Write a message" aria-label="Message" maxlength="20000000"></textarea>
-    <button type="submit" class="send" id="rs-send" aria-label="Send"><svg viewBox="0 0 20 20" width="18" height="18"
-      aria-hidden="true"><path d="M10 16V4M5 9l5-5 5 5" fill="none" stroke="currentColor" stroke-width="2"
-      stroke-linecap="round" stroke-linejoin="round"/></svg></button>
-    <button type="button" class="send stop" id="rs-stop" aria-label="Stop" hidden><svg viewBox="0 0 20 20"
-      width="18" height="18" aria-hidden="true"><rect x="5" y="5" width="10" height="10" rx="2" fill="currentColor"/>
-      </svg></button>
+    <button type="submit" class="send" id="rs-send" aria-label="Send">{icon("send")}</button>
+    <button type="button" class="send stop" id="rs-stop" aria-label="Stop" hidden>{icon("stop")}</button>
   </div>
 </form>
 <div class="composer-note">
@@ -155,7 +149,8 @@ _NUMBERS = "".join(
 PANEL = f"""
 <aside class="panel scrolls" aria-label="Live figures">
   <div class="panel-head"><h2>Live figures</h2><span class="panel-elapsed" data-number="elapsed"></span>
-    <button type="button" class="icon-button only-narrow" data-close="panel" aria-label="Close">✕</button></div>
+    <button type="button" class="icon-button only-narrow" data-close="panel"
+      aria-label="Close">{icon("close")}</button></div>
   <dl class="numbers">{_NUMBERS}</dl>
   <div class="window-bar" role="presentation"><span id="rs-window-bar"></span></div>
   <figure class="chart-card">

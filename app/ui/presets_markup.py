@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-PRESETS = """
+from app.ui.icons import icon
+
+PRESETS = f"""
 <section class="presets" aria-label="Presets">
   <div class="preset-row">
     <label for="rs-preset">Preset</label>
@@ -10,7 +12,7 @@ PRESETS = """
     <button type="button" class="mini" id="rs-preset-apply">Apply</button>
     <button type="button" class="mini" id="rs-preset-save" aria-expanded="false">Save as</button>
     <button type="button" class="icon-button small" id="rs-preset-more" aria-label="More about presets"
-      aria-haspopup="menu" aria-expanded="false">⋯</button>
+      aria-haspopup="menu" aria-expanded="false">{icon("more")}</button>
     <label class="preset-scope" id="rs-preset-scope" hidden><input type="checkbox" id="rs-preset-new"> Only for new
       chats</label>
   </div>

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
+from app.ui.icons import ICONS, icon
 from app.ui.markup import RING_ICON
-
-_THEME_ICON = """<svg viewBox="0 0 20 20" width="17" height="17" aria-hidden="true"><g><circle cx="10" cy="10" r="6.5"
-fill="none" stroke="currentColor" stroke-width="1.6"/></g><path d="M10 3.5a6.5 6.5 0 0 1 0 13z" fill="currentColor"/>
-</svg>"""
 
 
 def _link(href: str, label: str, here: str) -> str:
@@ -25,10 +22,10 @@ def _page(title: str, script: str, lead: str, form: str) -> str:
 <link rel="icon" href="/app/assets/icon.png">
 <link rel="stylesheet" href="/app/assets/page.css"><link rel="stylesheet" href="/app/assets/proof.css">
 <script type="module" src="/app/assets/{script}"></script></head>
-<body class="proof">
+<body class="proof">{ICONS}
 <header class="proof-top"><span class="brand">{RING_ICON}<span>Ringside</span></span>
   <nav aria-label="Pages">{links}</nav>
-  <button type="button" class="icon-button" id="rs-theme" aria-label="Light or dark">{_THEME_ICON}</button></header>
+  <button type="button" class="icon-button" id="rs-theme" aria-label="Light or dark">{icon("theme")}</button></header>
 <main>
   <h1>{title}</h1><p class="lead">{lead}</p>
   <form id="rs-proof-form" class="card" novalidate>{form}</form>

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-_UP = '<path d="M5 12l5-5 5 5" fill="none" stroke="currentColor" stroke-width="1.8" stroke-linecap="round"/>'
-_DOWN = '<path d="M5 8l5 5 5-5" fill="none" stroke="currentColor" stroke-width="1.8" stroke-linecap="round"/>'
+from app.ui.icons import icon
 
 
-def _arrow(name: str, label: str, path: str) -> str:
+def _arrow(name: str, label: str, drawing: str) -> str:
     return (
         f'<button type="button" class="icon-button small" id="rs-find-{name}" aria-label="{label}" disabled>'
-        f'<svg viewBox="0 0 20 20" width="16" height="16" aria-hidden="true">{path}</svg></button>'
+        f"{icon(drawing)}</button>"
     )
 
 
@@ -21,7 +20,7 @@ GO_TO = f"""
     <div class="go-to-row">
       <input type="search" id="rs-find" dir="auto" placeholder="Find in this chat" aria-label="Find in this chat"
         autocomplete="off" spellcheck="false">
-      {_arrow("previous", "Previous place", _UP)}{_arrow("next", "Next place", _DOWN)}
+      {_arrow("previous", "Previous place", "up")}{_arrow("next", "Next place", "down")}
     </div>
     <p class="go-to-note" id="rs-find-count" role="status"></p>
     <form class="go-to-row" id="rs-go-to-share">

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -36,6 +37,22 @@ def test_what_is_typed_and_written_is_kept_character_by_character(echo_service: 
     assert mended.text == AWKWARD[:2] + "class" + written.text[5:]
     assert service.editing.undo(chat) == "edit"
     assert service.notebooks.document(chat).text == written.text
+
+
+def test_a_notebook_that_nothing_was_typed_into_is_taken_again(echo_service: EchoService) -> None:
+    service = echo_service()
+    first = service.create_notebook().id
+    service.apply_settings(replace(service.settings(), system_prompt="Be brief."))
+    assert service.create_notebook().id == first
+    assert service.settings(first).system_prompt == "Be brief."
+    service.notebooks.replace(first, 0, 0, "x", service.notebooks.document(first).version)
+    second = service.create_notebook().id
+    assert second != first
+    service.pin_chat(second, True)
+    third = service.create_notebook().id
+    assert third not in (first, second)
+    service.rename_chat(third, "Named")
+    assert service.create_notebook().id not in (first, second, third)
 
 
 def test_the_model_writes_at_the_cursor_in_front_of_what_stands_behind_it(echo_service: EchoService) -> None:

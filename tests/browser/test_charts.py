@@ -40,6 +40,25 @@ def test_both_charts_move_and_the_kept_cache_is_flat_while_a_full_one_grows(
     assert chart(tab, "memory", "kv_full_bytes")[-1] > 4 * held[-1]
 
 
+def test_paused_charts_stand_still_and_take_the_colours_of_the_theme(
+    shared_ringside: StartRingside, new_tab: NewTab
+) -> None:
+    tab = new_tab(shared_ringside(rate="200", end_after="2000").url)
+    page = tab.page
+    tab.send("Go on and on.")
+    tab.wait_for_tokens(150)
+    page.wait_for_function("document.getElementById('rs-chart-speed').data?.[1]?.x.length > 5")
+    page.locator("#rs-pause").click()
+    drawn = "() => (({ x, line }) => [x.length, line.color])(document.getElementById('rs-chart-speed').data[1])"
+    length, colour = page.evaluate(drawn)
+    tab.wait_for_tokens(600)
+    page.locator("#rs-theme").click()
+    page.wait_for_function(f"({drawn})()[1] !== '{colour}'")
+    assert page.evaluate(drawn)[0] == length
+    page.locator("#rs-pause").click()
+    page.wait_for_function(f"({drawn})()[0] > {length}")
+
+
 def test_a_trace_is_bounded_and_a_spike_of_one_sample_stays(shared_ringside: StartRingside, new_tab: NewTab) -> None:
     tab = new_tab(shared_ringside(rate="150").url)
     length, highest, lowest, last = tab.page.evaluate(
