@@ -34,7 +34,8 @@ def figures_line(summary: Summary) -> str:
     if summary.time_to_first_token_s is not None:
         parts.append(f"first after {duration(summary.time_to_first_token_s)}")
     if summary.window_tokens:
-        parts.append(f"window {summary.window_filled_tokens:,}/{summary.window_tokens:,}")
+        window = summary.window or summary.window_tokens  # 0 in figures kept by earlier versions
+        parts.append(f"window {min(summary.window_filled_tokens, window):,}/{window:,}")
     parts.append(f"KV {byte_count(summary.kv_held_bytes)} (full {byte_count(summary.kv_full_bytes)})")
     if summary.device_process_bytes is not None:
         parts.append(f"VRAM {byte_count(summary.device_process_bytes)}")

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import islice
 
 from app.loops import LoopDetector
-from app.rates import AverageRate, SmoothedRate
+from app.rates import LEAST_READ_TOKENS, AverageRate, SmoothedRate
 from app.series import BoundedSeries, Point, Points
 from app.worker_messages import Update
 from backends.events import MemoryFigures, PrefillProgress
@@ -64,8 +64,9 @@ class Summary:
         time_to_first_token_s: from the worker's start on the request to the first token: the prefill.
         elapsed_s: of generation, prefill included; a continued reply adds its stretches.
         prompt_tokens, prompt_done_tokens, reused_tokens: of the prefill.
-        prompt_tokens_per_s: of the prompt tokens really read.
-        position_tokens, window_filled_tokens, window_tokens, num_rows: see `MemoryFigures`, as are the byte counts.
+        prompt_tokens_per_s: of the prompt tokens really read; None where too few were to tell.
+        position_tokens, window_filled_tokens, window_tokens, num_rows, window, asked_window: see `MemoryFigures`, as
+            are the byte counts.
         process_bytes, process_peak_bytes: resident memory of the worker, now and at most.
         loop_tokens: length of what the reply repeats over and over, see `app.loops`; None while it does not.
     """
@@ -88,6 +89,8 @@ class Summary:
     weights_bytes: int = 0
     snapshot_bytes: int = 0
     num_rows: int = 1
+    window: int = 0
+    asked_window: int = 0
     process_bytes: int = 0
     process_peak_bytes: int = 0
     device_process_bytes: int | None = None
@@ -201,7 +204,7 @@ class MetricsRecorder:
             prompt_tokens=progress.total_tokens,
             prompt_done_tokens=progress.done_tokens,
             reused_tokens=progress.reused_tokens,
-            prompt_tokens_per_s=read / time_s if read > 0 and time_s > 0 else None,
+            prompt_tokens_per_s=read / time_s if read >= LEAST_READ_TOKENS and time_s > 0 else None,
         )
 
     def advance(self, update: Update) -> None:

@@ -8,6 +8,8 @@ SMOOTHING_S = 3.0
 """Time constant of the smoothed rate."""
 LEAST_S = 0.05
 """A rate is told from here on: two tokens that were reported at once say nothing of speed."""
+LEAST_READ_TOKENS = 16
+"""A prompt's rate is told from here on: the last token is read even where all are reused."""
 
 
 class SmoothedRate:

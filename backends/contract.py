@@ -32,6 +32,7 @@ class LoadedModel:
         num_sliding_layers, num_full_layers: by how they were trained.
         trained_window: of the sliding layers; None if no layer slides.
         window, sinks: as in force; sinks is the resolved number.
+        asked_window: W as the load request has it; `notices` say why another is in force.
         context_tokens: length the model was trained for; None if the file does not say.
         vocab_size: rows of the logits.
         weights_bytes: as held.
@@ -61,6 +62,7 @@ class LoadedModel:
     notices: tuple[str, ...] = ()
     reasoning_opening: str = ""
     drafts_together: bool = False
+    asked_window: int = 0
 
 
 class Backend(Protocol):

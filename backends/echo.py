@@ -82,6 +82,7 @@ class EchoBackend:
             num_full_layers=1,
             trained_window=self._request.window,
             window=self._request.window,
+            asked_window=self._request.window,
             sinks=self._cache.sinks,
             context_tokens=None,
             vocab_size=echo_text.VOCAB_SIZE,

@@ -43,6 +43,8 @@ class EchoCache:
             window_filled_tokens=min(self._position, window_tokens),
             window_tokens=window_tokens,
             weights_bytes=0,
+            window=self._window if window_tokens else 0,
+            asked_window=self._window,
         )
 
 

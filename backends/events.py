@@ -84,6 +84,8 @@ class MemoryFigures:
         window_filled_tokens: positions a bounded layer now sees, at most its capacity `window_tokens`.
         window_tokens: capacity of a bounded layer, sinks included; 0 where no layer is bounded.
         weights_bytes: the weights as held.
+        window: W in force of a bounded layer, without sinks and spare slots; 0 where no layer is bounded.
+        asked_window: W as the load request has it.
         device_allocated_bytes: on a GPU, bytes the framework allocated; None on CPU.
         device_process_bytes: on a GPU, VRAM of this process; None on CPU or where the driver does not tell.
         snapshot_bytes: saved cache states kept for regenerate and edit.
@@ -101,3 +103,5 @@ class MemoryFigures:
     device_process_bytes: int | None = None
     snapshot_bytes: int = 0
     num_rows: int = 1
+    window: int = 0
+    asked_window: int = 0

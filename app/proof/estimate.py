@@ -21,6 +21,7 @@ from models.sizing import (
     policy_kv_bytes,
     request_bytes_per_token,
     resolved_sinks,
+    window_in_force,
 )
 
 _CHUNK_TOKENS = 128
@@ -51,6 +52,7 @@ class WindowRow:
         total_bytes: with weights, buffers and runtime.
         fits: in the free memory; None where that is unknown.
         even_at_tokens: length at which a cache that keeps everything is as large: the ring saves nothing before.
+        in_force: W as the backend would run it.
     """
 
     window: int
@@ -58,6 +60,7 @@ class WindowRow:
     total_bytes: int
     fits: bool | None
     even_at_tokens: int
+    in_force: int
 
 
 @dataclass(frozen=True)
@@ -222,4 +225,5 @@ def figure(
 def _row(config: ModelConfig, request: LoadRequest, element: int, fixed: int, free: int | None) -> WindowRow:
     kv = policy_kv_bytes(config, request, request.window, element)
     even = -(-kv // request_bytes_per_token(config, request, element))
-    return WindowRow(request.window, kv, fixed + kv, None if free is None else fixed + kv <= free, even)
+    in_force = window_in_force(config, request)
+    return WindowRow(request.window, kv, fixed + kv, None if free is None else fixed + kv <= free, even, in_force)

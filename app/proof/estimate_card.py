@@ -34,6 +34,7 @@ class WindowChoice:
         kv_bytes: of the ring, which stays there.
         total_bytes: of the process, libraries included where they were measured.
         even_at_tokens: length at which a cache that keeps everything is as large.
+        in_force: W as the backend would run it; `sentences` say why it is another than `window`.
         in_table: whether the table of windows has it too.
         curves: of the ring and, where some layers slide and others do not, "as trained".
         sentences: warnings and advice at this window, the most important first.
@@ -44,6 +45,7 @@ class WindowChoice:
     total_bytes: int
     fits: bool | None
     even_at_tokens: int
+    in_force: int
     in_table: bool
     curves: tuple[Curve, ...]
     sentences: tuple[str, ...]
@@ -91,7 +93,7 @@ def estimate_card(files: ModelFiles, around: Surroundings, seen: Outlook) -> Est
         policies.append(CachePolicy.AS_TRAINED)
     windows = tuple(
         WindowChoice(
-            **{name: getattr(row, name) for name in ("window", "kv_bytes", "total_bytes", "fits", "even_at_tokens")},
+            **asdict(row),
             in_table=row.window in table,
             curves=tuple(curve(policy, row.window) for policy in policies),
             sentences=_sentences(config, seen, around, row.window, row.total_bytes, row.fits),

@@ -80,7 +80,7 @@ class LlamaCppBackend:
 
     def memory(self) -> MemoryFigures:
         num_fed = self._sequence.num_fed
-        window, filled = self._window_fill()
+        capacity, filled = self._window_fill()
         full_bytes = num_fed * self._context.bytes_per_token
         return MemoryFigures(
             kv_held_bytes=min(self._held_bytes.value(), full_bytes),  # the library counts some bookkeeping in
@@ -88,8 +88,10 @@ class LlamaCppBackend:
             kv_full_bytes=full_bytes,
             position_tokens=num_fed,
             window_filled_tokens=filled,
-            window_tokens=window,
+            window_tokens=capacity,
             weights_bytes=self._info.weights_bytes,
+            window=self._info.window if capacity else 0,
+            asked_window=self._info.asked_window,
             device_allocated_bytes=self._device_bytes,
         )
 

@@ -128,6 +128,7 @@ def _describe(
         num_full_layers=trained.num_full,
         trained_window=trained.window,
         window=_window_in_force(facts, request),
+        asked_window=request.window,
         sinks=sinks,
         context_tokens=model.trained_context or None,
         vocab_size=model.vocab_size,

@@ -77,6 +77,7 @@ def load_compat(request: LoadRequest, files: ModelFiles, prompts: Prompts, progr
         num_full_layers=layers.num_full,
         trained_window=layers.trained_window,
         window=min(request.window, layers.trained_window or request.window),
+        asked_window=request.window,
         sinks=0,
         context_tokens=getattr(model.config, "max_position_embeddings", None),
         vocab_size=model.vocab_size,

@@ -8,7 +8,7 @@ import torch
 from backends.contract import LoadedModel, ReportProgress
 from backends.errors import BadRequestError, OutOfMemoryError, UnsupportedModelError
 from backends.events import LoadProgress
-from backends.requests import CachePolicy, LoadRequest
+from backends.requests import LoadRequest
 from backends.ring import memory
 from backends.ring.devices import choose_device, device_name
 from backends.ring.generation import FEWEST_PINNED_TOKENS, RingBackend
@@ -23,7 +23,7 @@ from models.kv_codes import supports
 from models.model_files import ModelFiles
 from models.precision import WeightPrecision, choose_precision
 from models.ring_cache import KVCache
-from models.sizing import kv_bytes_per_token
+from models.sizing import kv_bytes_per_token, window_in_force
 from models.tokenizer import load_tokenizer
 from models.weights import load_decoder
 
@@ -64,7 +64,8 @@ def load(request: LoadRequest, progress: ReportProgress) -> RingBackend:
         num_sliding_layers=config.num_sliding_layers,
         num_full_layers=config.num_full_layers,
         trained_window=config.trained_window,
-        window=_window_in_force(config, request),
+        window=window_in_force(config, request),
+        asked_window=request.window,
         sinks=_first_sinks(request),
         context_tokens=config.context_tokens,
         vocab_size=config.vocab_size,
@@ -168,13 +169,6 @@ def _load_weights(
         if failure is None:
             raise
     raise failure
-
-
-def _window_in_force(config: ModelConfig, request: LoadRequest) -> int:
-    """Return W; no wider than what the layers can use where all of them slide."""
-    if request.policy is CachePolicy.FULL or config.num_full_layers or config.trained_window is None:
-        return request.window
-    return min(request.window, config.trained_window)
 
 
 def _first_sinks(request: LoadRequest) -> int:

@@ -105,6 +105,8 @@ def figures(
         device_process_bytes=device_process.value(),
         snapshot_bytes=0 if text is None else text.snapshot_bytes,
         num_rows=num_rows,
+        window=info.window if capacity else 0,
+        asked_window=info.asked_window,
     )
 
 

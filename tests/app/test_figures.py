@@ -39,11 +39,12 @@ def test_the_line_of_figures_shows_the_cache_beside_what_a_full_one_would_hold()
         elapsed_s=330,
         window_filled_tokens=516,
         window_tokens=516,
+        window=512,
         kv_held_bytes=10 * 2**20,
         kv_full_bytes=240 * 2**20,
         process_bytes=361 * 2**20,
     )
     assert figures_line(summary) == (
-        "12,345 tokens · 38.3 tokens/s · average 37.0 · first after 0.50 s · window 516/516 · "
+        "12,345 tokens · 38.3 tokens/s · average 37.0 · first after 0.50 s · window 512/512 · "
         "KV 10.0 MiB (full 240 MiB) · memory 361 MiB · 5 min 30 s"
     )

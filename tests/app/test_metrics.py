@@ -87,6 +87,14 @@ def test_prefill_counts_into_no_rate_and_is_marked() -> None:
     assert (span.tokens, span.start_s, span.end_s) == (0, 0.0, 3.0)
 
 
+@pytest.mark.parametrize(("num_reused", "rate"), [(402, None), (401, None), (390, None), (302, 50.0), (0, 201.0)])
+def test_a_prompt_has_a_rate_of_what_was_read_and_none_where_it_was_reused(num_reused: int, rate: float | None) -> None:
+    recorder = MetricsRecorder(Clock())
+    recorder.start()
+    recorder.prefill(PrefillProgress(402, 402, num_reused), 2.0)
+    assert recorder.summary().prompt_tokens_per_s == rate
+
+
 def test_the_rate_now_sinks_while_the_next_token_is_overdue_and_elapsed_time_goes_on() -> None:
     clock = Clock()
     recorder = MetricsRecorder(clock)

@@ -22,6 +22,8 @@ from backends.llamacpp.history import RecentTokens
 from backends.llamacpp.sampling import Sampler
 from backends.requests import CachePolicy, GenerationRequest, LoadRequest, Message, Sampling
 from backends.token_rules import TokenRules
+from models.model_files import ModelFiles
+from models.sizing import window_in_force
 from tests.backends.tiny_gguf import write_tiny_gguf
 
 GREEDY = Sampling(temperature=0)
@@ -224,6 +226,25 @@ def test_each_policy_sets_aside_and_holds_what_it_promises(
         case CachePolicy.RING:
             assert figures.kv_held_bytes < 0.5 * as_trained
             assert figures.window_tokens == 256
+
+
+@pytest.mark.parametrize("policy", CachePolicy)
+@pytest.mark.parametrize("sliding_pattern", [0, 2])
+@pytest.mark.parametrize("asked", [16, 64, 300])
+def test_the_window_in_force_is_one_number_in_facts_figures_and_estimate(
+    load_model: Load, tmp_path: Path, policy: CachePolicy, sliding_pattern: int, asked: int
+) -> None:
+    path = write_tiny_gguf(tmp_path / "tiny.gguf", sliding_pattern=sliding_pattern)  # slides over 64 tokens
+    request = LoadRequest("llamacpp", str(path), policy=policy, window=asked)
+    backend = load_model(path, policy, window=asked)
+    run(backend, ask("x" * 400, 1))
+    info, figures = backend.info, backend.memory()
+    assert info.window == window_in_force(ModelFiles.open(path).config(), request)
+    assert figures.window == (0 if policy is CachePolicy.FULL else info.window)
+    assert info.asked_window == figures.asked_window == asked
+    if info.window > asked:
+        reason = f"The window of {asked} is below the 64 tokens the sliding layers were trained with"
+        assert any(notice.startswith(reason) for notice in info.notices)
 
 
 @pytest.mark.parametrize("policy", [CachePolicy.AS_TRAINED, CachePolicy.FULL])

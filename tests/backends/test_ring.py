@@ -188,6 +188,17 @@ def test_bytes_follow_the_formula_after_prefill_and_after_ten_windows(model_path
             assert (figures.window_filled_tokens, figures.window_tokens) == (WINDOW + 2, WINDOW + 2)
 
 
+@pytest.mark.parametrize("policy", CachePolicy)
+def test_the_window_in_force_is_one_number_in_facts_and_figures_without_the_sinks(
+    model_path: Path, policy: CachePolicy
+) -> None:
+    backend = open_backend(model_path, policy)
+    run(backend, ask(FIRST, num_tokens=3))
+    figures = backend.memory()
+    assert figures.window == (backend.info.window if figures.window_tokens else 0)
+    assert backend.info.asked_window == figures.asked_window == WINDOW
+
+
 def test_snapshots_are_counted_and_stay_within_their_budget(model_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generation, "_SNAPSHOT_BUDGET_BYTES", 10_000)
     backend = open_backend(model_path)
