@@ -287,6 +287,7 @@ def test_weights_that_are_not_numbers_end_in_one_sentence_and_the_backend_lives(
         assert backend.memory().position_tokens == 0
 
 
+@settings(deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_every_byte_that_forms_a_character_reaches_the_text(seed: int, tiny_backend: LlamaCppBackend) -> None:
     sampling = Sampling(temperature=2.0, top_k=None, top_p=1.0, seed=seed)
