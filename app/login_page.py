@@ -122,13 +122,13 @@ p { margin: 0; min-height: 1.5em; color: var(--wrong); font-size: .875rem; }
 </style>
 </head>
 <body>
-<form>
+<main><form>
 <h1>Ringside</h1>
 <label for="password">Password</label>
 <input id="password" type="password" autocomplete="current-password" required autofocus>
 <button>Sign in</button>
 <p role="alert"></p>
-</form>
+</form></main>
 <script>
 // who comes by a link from another site brings no cookie at first
 fetch("/app/health").then((answer) => answer.ok && location.replace("/"));

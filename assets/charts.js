@@ -2,7 +2,8 @@
 // hover stay and nothing leaks, and less often where drawing takes long, since on a machine without a GPU the model
 // writes with the same cores. Plotly itself is fetched after the page is up.
 
-import { duration } from "./format.js";
+import { bytesTicks, linearBytesTicks } from "./bytes_axis.js";
+import { bytes, duration } from "./format.js";
 import { remember, remembered } from "./remembered.js";
 
 const PERIOD_MS = 1000;
@@ -27,7 +28,9 @@ export class Charts {
     this.phrases = document.getElementById("rs-chart-phrases");
     this.scaleButton = document.getElementById("rs-scale");
     this.pauseButton = document.getElementById("rs-pause");
-    this.log = remembered("ringside.memory-scale", "log") === "log";
+    this.kvOnlyButton = document.getElementById("rs-kv-only");
+    this.scale = remembered("ringside.memory-scale", "log");
+    this.kvOnly = remembered("ringside.memory-kv-only") === "yes";
     this.paused = false;
     this.revision = 0;
     this.live = null; // what is measured
@@ -37,16 +40,21 @@ export class Charts {
     this.timer = null;
     this.showScale();
     this.scaleButton.addEventListener("click", () => {
-      this.log = !this.log;
-      remember("ringside.memory-scale", this.log ? "log" : "linear");
+      this.scale = this.scale === "log" ? "linear" : "log";
+      remember("ringside.memory-scale", this.scale);
+      this.showScale();
+      this.#now();
+    });
+    this.kvOnlyButton.addEventListener("click", () => {
+      this.kvOnly = !this.kvOnly;
+      remember("ringside.memory-kv-only", this.kvOnly ? "yes" : "no");
       this.showScale();
       this.#now();
     });
     this.pauseButton.addEventListener("click", () => {
       this.paused = !this.paused;
       this.panel = this.paused && this.panel ? frozen(this.panel) : this.live;
-      this.pauseButton.setAttribute("aria-pressed", String(this.paused));
-      this.pauseButton.textContent = this.paused ? "Go on" : "Pause charts";
+      this.pauseButton.textContent = this.paused ? "Resume charts" : "Pause charts";
       this.#now();
     });
     for (const button of document.querySelectorAll("[data-png]")) {
@@ -57,9 +65,16 @@ export class Charts {
     document.addEventListener("visibilitychange", () => !document.hidden && this.panel && this.#now());
   }
 
+  // Beside the weights keys and values are small, and on a logarithmic axis a tenth of them looks like most.
+  get log() {
+    return this.scale === "log" && !this.kvOnly;
+  }
+
   showScale() {
     this.scaleButton.textContent = this.log ? "log" : "linear";
     this.scaleButton.setAttribute("aria-pressed", String(this.log));
+    this.scaleButton.disabled = this.kvOnly;
+    this.kvOnlyButton.setAttribute("aria-pressed", String(this.kvOnly));
   }
 
   // Draws soon: at once where `now` says so, else when the last drawing is a second old.
@@ -89,6 +104,7 @@ export class Charts {
     Plotly.react(this.memory, this.#memoryTraces(colour), this.#layout(colour, "memory"), CONFIG);
     Plotly.react(this.speed, this.#speedTraces(colour), this.#layout(colour, "speed"), CONFIG);
     Plotly.react(this.phrases, this.#phraseTraces(colour), this.#layout(colour, "phrases"), CONFIG);
+    if (this.revision === 1) this.memory.on("plotly_relayout", () => this.#later(0)); // zoomed: other numbers on the axis
     const ended = performance.now();
     this.took = [this.took.at(-1) ?? 0, ended - begun];
     const rest = Math.min(Math.min(...this.took) / MOST_SHARE, SLOWEST_PERIOD_MS); // one slow drawing delays nothing
@@ -97,7 +113,8 @@ export class Charts {
 
   #memoryTraces(colour) {
     const { series } = this.panel;
-    return MEMORY.filter(([name]) => series[name].length).map(([name, label, variable, dash, width]) => ({
+    const shown = MEMORY.filter(([name]) => series[name].length && (!this.kvOnly || name.startsWith("kv_")));
+    return shown.map(([name, label, variable, dash, width]) => ({
       type: "scatter",
       mode: "lines",
       name: label,
@@ -105,7 +122,8 @@ export class Charts {
       x: series[name].tokens,
       y: this.log ? withoutSpecks(series[name].values) : series[name].values,
       line: { color: colour(variable), dash, width, shape: "linear" },
-      hovertemplate: "%{y:.4s}B<extra>%{fullData.name}</extra>",
+      text: series[name].values.map(bytes),
+      hovertemplate: "%{text}<extra>%{fullData.name}</extra>",
     }));
   }
 
@@ -158,7 +176,7 @@ export class Charts {
     const empty = Object.values(this.panel.series).every((series) => !series.length);
     return {
       datarevision: this.revision, // the arrays grow in place
-      uirevision: `${this.panel.messageId}${which === "memory" && this.log ? "log" : ""}`,
+      uirevision: `${this.panel.messageId}${which === "memory" ? `${this.log} ${this.kvOnly}` : ""}`,
       autosize: true,
       height: HEIGHTS[which],
       margin: { l: 8, r: 8, t: 6, b: 4 },
@@ -177,10 +195,18 @@ export class Charts {
   }
 
   #valueAxis(which) {
-    if (which === "memory") return { type: this.log ? "log" : "linear", ...bytesTicks(this), exponentformat: "SI" };
+    if (which === "memory") return this.log ? { type: "log", ...bytesTicks() } : { type: "linear", ...this.#linearTicks() };
     if (which === "phrases") return { range: [0, 1.04], tickformat: ".0%", nticks: 3 };
     const fast = nearlyMost(this.panel.series.tokens_per_s_smooth.values); // two tokens at once are no speed
     return { tickformat: "~g", autorangeoptions: fast ? { clipmax: 1.5 * fast } : {} };
+  }
+
+  // Of what is on screen: all of it, or what was zoomed in on.
+  #linearTicks() {
+    const { type, autorange, range } = this.memory.layout?.yaxis ?? {};
+    if (type === "linear" && autorange === false) return linearBytesTicks(...range);
+    const shown = this.#memoryTraces(() => "").flatMap(({ y }) => y);
+    return linearBytesTicks(0, shown.reduce((most, value) => Math.max(most, value), 0));
   }
 
   // A prompt is read between two tokens: a line there, with how long it took.
@@ -210,11 +236,25 @@ export class Charts {
     }));
   }
 
+  // What the page says around a chart, for a picture that stands alone.
+  #words(which) {
+    const { xaxis, yaxis } = this[which].layout;
+    const [title, values] = which === "memory" && this.kvOnly ? ["Keys and values over tokens", "Keys and values"] : TITLES[which];
+    return {
+      title: { text: title, font: { size: 17 } },
+      margin: { l: 24, r: 24, t: 56, b: 24 },
+      xaxis: { ...xaxis, title: { text: "Tokens of the reply", standoff: 8 } },
+      yaxis: { ...yaxis, title: { text: values, standoff: 8 } },
+      legend: { ...this[which].layout.legend, y: -0.16 },
+    };
+  }
+
   async #download(which) {
     const Plotly = await plotly();
     const background = getComputedStyle(document.body).getPropertyValue("--rs-page").trim() || "white";
     const chart = this[which];
-    const figure = { data: chart.data, layout: { ...chart.layout, paper_bgcolor: background, autosize: false } };
+    const layout = { ...chart.layout, ...this.#words(which), paper_bgcolor: background, autosize: false };
+    const figure = { data: chart.data, layout };
     await Plotly.downloadImage(figure, { format: "png", width: 1200, height: 560, scale: 2, filename: `ringside-${which}` });
   }
 }
@@ -228,6 +268,12 @@ const frozen = ({ series, prefills, loop, messageId }) => ({
   loop: { hidden: loop.hidden },
   messageId,
 });
+
+const TITLES = {
+  memory: ["Memory over tokens", "Memory"],
+  speed: ["Tokens per second", "Tokens per second"],
+  phrases: ["Repetition: share of new phrases", "New among the last 512 phrases"],
+};
 
 const CONFIG = { displayModeBar: false, responsive: false, scrollZoom: false, doubleClick: "reset" };
 
@@ -258,19 +304,6 @@ function withoutSpecks(values) {
 function nearlyMost(values) {
   const sorted = values.filter(Boolean).sort((one, other) => one - other);
   return sorted[Math.floor(0.98 * (sorted.length - 1))];
-}
-
-// Powers of ten on a logarithmic axis, with units.
-export function bytesTicks({ log }) {
-  if (!log) return { tickformat: ".3~s", ticksuffix: "B" };
-  const tickvals = [];
-  const ticktext = [];
-  const units = ["B", "kB", "MB", "GB", "TB"];
-  for (let power = 3; power <= 13; power += 1) {
-    tickvals.push(10 ** power);
-    ticktext.push(`${10 ** (power % 3)} ${units[Math.floor(power / 3)]}`);
-  }
-  return { tickvals, ticktext };
 }
 
 let loading = null;

@@ -36,6 +36,11 @@ export function watchChrome() {
     button.addEventListener("click", () => chrome.open(button.dataset.open));
   }
   for (const button of document.querySelectorAll("[data-close]")) button.addEventListener("click", () => chrome.close());
+  document.getElementById("rs-skip").addEventListener("click", (event) => {
+    event.preventDefault(); // the address names the chat
+    const fields = ["rs-notebook-text", "rs-input"].map((id) => document.getElementById(id));
+    fields.find((field) => field.checkVisibility())?.focus();
+  });
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
     if (body.dataset.rsOpen) chrome.close();

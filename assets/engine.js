@@ -72,7 +72,13 @@ function words({ state, model, progress, error, process_bytes: held, held_for: h
   if (heldFor) return "A measurement is running";
   if (state === "loading") return progress?.stage ? progress.stage : "Loading";
   if (!model) return error ? error : "No model in memory";
-  return `${model.name} · ${model.policy} · W ${count(model.window)} · ${bytes(held)}`;
+  const window = `W ${count(model.window)}${asked(model)}`;
+  return [model.name, model.policy, window, held ? bytes(held) : ""].filter(Boolean).join(" · ");
+}
+
+// Why it is another one is among the model's notices.
+function asked({ window, asked_window: asked }) {
+  return asked && asked !== window ? `, ${count(asked)} asked` : "";
 }
 
 function rows(model) {
@@ -82,7 +88,7 @@ function rows(model) {
     ["Runs on", model.device],
     ["Weights", `${bytes(model.weights_bytes)}, ${model.precision}`],
     ["Layers", `${plural(model.num_sliding_layers, "sliding layer")}${trained}; ${plural(model.num_full_layers, "full layer")}`],
-    ["Window in force", `${plural(model.window, "token")}, ${plural(model.sinks, "sink")}`],
+    ["Window in force", `${plural(model.window, "token")}, ${plural(model.sinks, "sink")}${asked(model)}`],
     ["Trained for", model.context_tokens ? plural(model.context_tokens, "token") : "not said"],
     ["A full cache grows by", `${bytes(model.kv_bytes_per_token_full)} a token`],
     ["Chat template", model.has_chat_template ? "yes" : "none: it continues text"],

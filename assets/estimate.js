@@ -2,7 +2,8 @@
 // Every window was worked out by the server at once; sliding only chooses among its numbers.
 
 import { get, post } from "./api.js";
-import { bytesTicks, plotly } from "./charts.js";
+import { bytesTicks } from "./bytes_axis.js";
+import { plotly } from "./charts.js";
 import { element } from "./elements.js";
 import { bytes, count } from "./format.js";
 import { frame, tableElement } from "./proof_figures.js";
@@ -91,14 +92,14 @@ export class EstimateCard {
   #choose(window) {
     this.window = window;
     const { outlook, window: inUse } = this.card;
-    const words = `${count(window.window)} tokens`;
+    const words = `${count(window.in_force)} tokens${asked(window)}`;
     this.slider.setAttribute("aria-valuetext", words);
     this.chosen.textContent = words;
     this.use.disabled = window.window === inUse;
     const known = outlook.runtime_bytes !== null;
     this.facts.replaceChildren(
       fact("Weights", bytes(outlook.weights_bytes)),
-      fact(`Ring, window ${count(window.window)}`, bytes(window.kv_bytes)),
+      fact(`Ring, window ${count(window.in_force)}`, bytes(window.kv_bytes)),
       fact(known ? "Process in all" : "In all, without libraries", bytes(window.total_bytes)),
       fact("Free memory", outlook.free_bytes === null ? "unknown" : bytes(outlook.free_bytes)),
     );
@@ -118,10 +119,9 @@ export class EstimateCard {
 
   #tables() {
     const { outlook, windows } = this.card;
-    const { window } = this.window;
     const parts = [
       ["Weights as held", bytes(outlook.weights_bytes)],
-      [`Keys and values, ring, window ${count(window)}`, bytes(this.window.kv_bytes)],
+      [`Keys and values, ring, window ${count(this.window.in_force)}`, bytes(this.window.kv_bytes)],
       ["Tokenizer, scratch space, saved turn", bytes(outlook.buffers_bytes)],
       ["Libraries", outlook.runtime_bytes === null ? "being measured" : bytes(outlook.runtime_bytes)],
     ];
@@ -129,7 +129,7 @@ export class EstimateCard {
     const rows = windows
       .filter((each) => each.in_table)
       .map((each) => [
-        `${count(each.window)}${each.window === this.card.window ? " (now)" : ""}`,
+        `${count(each.in_force)}${asked(each)}${each.window === this.card.window ? " (now)" : ""}`,
         bytes(each.kv_bytes),
         bytes(each.total_bytes),
         each.fits === null ? "?" : each.fits ? "yes" : "no",
@@ -165,7 +165,7 @@ export class EstimateCard {
         legend: { ...layout.legend, y: -0.2 },
         xaxis: { ...axis, type: "log", tickvals: [100, 1000, 10_000, 100_000, 1_000_000], hoverformat: ",d",
           ticktext: ["100", "1,000", "10,000", "100,000", "1M tokens"], showgrid: false },
-        yaxis: { ...axis, type: "log", range: limits, ...bytesTicks({ log: true }) },
+        yaxis: { ...axis, type: "log", range: limits, ...bytesTicks() },
         shapes: free && Math.log10(free) < limits[1] ? [freeLine(axis.gridcolor, free)] : [],
       },
       { displayModeBar: false, responsive: true, doubleClick: "reset" },
@@ -184,6 +184,9 @@ export class EstimateCard {
   }
 }
 
+// The advice says why another window is in force.
+const asked = ({ window, in_force: inForce }) => (window === inForce ? "" : ` (${count(window)} asked)`);
+
 function trace(policy, tokens, sizes) {
   const [colourName, dash, width] = TRACES[policy];
   const colour = getComputedStyle(document.body).getPropertyValue(colourName).trim();
@@ -195,7 +198,8 @@ function trace(policy, tokens, sizes) {
     x: tokens,
     y: sizes,
     line: { color: colour, dash, width },
-    hovertemplate: "%{y:.4s}B<extra>%{fullData.name}</extra>",
+    text: sizes.map(bytes),
+    hovertemplate: "%{text}<extra>%{fullData.name}</extra>",
   };
 }
 

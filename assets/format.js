@@ -4,15 +4,16 @@ const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
 export const count = (value) => whole.format(value);
 
+export const BYTE_UNITS = ["B", "kB", "MB", "GB", "TB", "PB"];
+
 export function bytes(value) {
   if (value === null || value === undefined) return "–";
-  const units = ["B", "kB", "MB", "GB", "TB", "PB"];
   let unit = 0;
-  while (value >= 999.5 && unit < units.length - 1) {
+  while (value >= 999.5 && unit < BYTE_UNITS.length - 1) {
     value /= 1000;
     unit += 1;
   }
-  return `${unit === 0 || value >= 100 ? value.toFixed(0) : value.toFixed(1)} ${units[unit]}`;
+  return `${unit === 0 || value >= 100 ? value.toFixed(0) : value.toFixed(1)} ${BYTE_UNITS[unit]}`;
 }
 
 export function rate(value) {

@@ -40,8 +40,7 @@ export class Panel {
     this.prefills = [];
     this.csv.hidden = true;
     for (const each of [...this.numbers.values(), ...this.subs.values()]) each.textContent = "";
-    this.#put("tokens", "–");
-    for (const name of ["rate", "first", "window", "kv", "memory"]) this.#put(name, "–");
+    for (const name of ["tokens", "rate", "first", "window", "kv", "memory"]) this.#put(name, "–");
     this.bar.style.width = "0";
     this.saving.textContent = "";
     this.snapshots.textContent = "";
@@ -101,17 +100,13 @@ export class Panel {
     this.#put("tokens", count(summary.num_tokens), promptTokens(summary));
     this.#put("rate", rate(summary.tokens_per_s), average(summary));
     this.#put("first", duration(summary.time_to_first_token_s), prefillRate(summary));
-    if (summary.window_tokens) {
-      this.#put("window", count(summary.window_filled_tokens), `of ${count(summary.window_tokens)} tokens`);
-      this.bar.style.width = `${Math.min(100, (100 * summary.window_filled_tokens) / summary.window_tokens)}%`;
-    } else {
-      this.#put("window", count(summary.position_tokens), "all of them");
-      this.bar.style.width = "100%";
-    }
-    this.#put("kv", bytes(summary.kv_held_bytes), fullCache(summary));
+    const { number, sub, share } = windowFill(summary);
+    this.#put("window", number, sub);
+    this.bar.style.width = `${100 * share}%`;
+    this.#put("kv", bytes(summary.kv_held_bytes || null), fullCache(summary));
     const onDevice = summary.device_process_bytes ?? summary.device_allocated_bytes;
     if (onDevice !== null && onDevice !== undefined) this.#put("memory", bytes(onDevice), `GPU; RAM ${bytes(summary.process_bytes)}`);
-    else this.#put("memory", bytes(summary.process_bytes), summary.process_peak_bytes ? `peak ${bytes(summary.process_peak_bytes)}` : "");
+    else this.#put("memory", bytes(summary.process_bytes || null), summary.process_peak_bytes ? `peak ${bytes(summary.process_peak_bytes)}` : "");
     this.#put("elapsed", summary.elapsed_s ? duration(summary.elapsed_s) : "");
     this.saving.textContent = saving(summary);
     this.snapshots.textContent = snapshots(summary);
@@ -130,6 +125,16 @@ export class Panel {
 }
 
 const emptySeries = () => Object.fromEntries(TRACES.map((name) => [name, new Series()]));
+
+// Of W tokens behind the sinks how many are there; unknown until a model has read something.
+export function windowFill({ position_tokens: position, window_tokens: capacity, window_filled_tokens: filled, ...rest }) {
+  if (!position) return { number: "–", sub: "", share: 0 };
+  if (!capacity) return { number: count(position), sub: "all of them", share: 1 };
+  const window = rest.window || capacity; // 0 in figures kept by earlier versions
+  const asked = rest.asked_window && rest.asked_window !== window ? `, ${count(rest.asked_window)} asked` : "";
+  const seen = Math.min(filled, window);
+  return { number: count(seen), sub: `of ${count(window)} tokens${asked}`, share: seen / window };
+}
 
 const average = (summary) => (summary.tokens_per_s_average ? `average ${rate(summary.tokens_per_s_average)}` : "");
 

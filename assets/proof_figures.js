@@ -1,5 +1,6 @@
 // The figures and tables of a report: Plotly charts in elements that stay, drawn in place, in the page's colours.
 
+import { bytesTicks, linearBytesTicks } from "./bytes_axis.js";
 import { plotly } from "./charts.js";
 
 const CONFIG = { displayModeBar: false, responsive: true, doubleClick: "reset" };
@@ -67,7 +68,7 @@ function layout(figure) {
   const { axis, layout: common } = frame();
   const { xaxis, yaxis } = figure.layout;
   const isBytes = yaxis.title?.text === "bytes";
-  const bytes = isBytes ? { title: { text: "" }, tickformat: ".3~s", ticksuffix: "B", exponentformat: "SI" } : {};
+  const bytes = isBytes ? { title: { text: "" }, ...byteTicks(figure) } : {};
   return {
     ...common,
     height: 300,
@@ -76,6 +77,11 @@ function layout(figure) {
     xaxis: { ...xaxis, ...axis, title: { ...xaxis.title, standoff: 6 }, showgrid: false, tickformat: xaxis.type === "log" ? "~s" : ",d" },
     yaxis: { ...yaxis, ...axis, ...bytes },
   };
+}
+
+function byteTicks({ data, layout: { yaxis } }) {
+  if (yaxis.type === "log") return bytesTicks();
+  return linearBytesTicks(0, data.flatMap(({ y }) => y).reduce((most, value) => Math.max(most, value), 0));
 }
 
 function cardFor() {

@@ -3,6 +3,7 @@
 import { get, showProblem } from "./api.js";
 import { element } from "./elements.js";
 import { EstimateCard } from "./estimate.js";
+import { nameGroups } from "./form_names.js";
 import { bytes } from "./format.js";
 import { offerTemplates } from "./templates.js";
 import { EffectNotes } from "./without_effect.js";
@@ -21,6 +22,7 @@ export class Setup {
     this.asked = 0;
     this.form = document.getElementById("rs-settings");
     this.effects = new EffectNotes(this.form);
+    nameGroups(this.form);
     this.edits = 0; // made in the form
     this.sent = 0; // of these, on their way to the server
     this.kept = 0; // of these, with the server

@@ -56,6 +56,14 @@ def gpu_name() -> str | None:
     return None if name is None else str(name)
 
 
+def has_cuda() -> bool:
+    """Say whether PyTorch's device "cuda" may be here: an NVIDIA GPU, or an AMD one, which it calls so too.
+
+    Where the driver's Python library is missing, the driver's own device file tells.
+    """
+    return gpu_name() is not None or any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/kfd"))
+
+
 _runtime_bytes: dict[str, int | None] = {}
 
 

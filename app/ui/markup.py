@@ -22,6 +22,7 @@ stroke-linecap="round"><circle cx="16" cy="16" r="11" stroke="currentColor" opac
 <path d="M16 5a11 11 0 1 1-9.5 5.5" stroke="var(--rs-accent)"/></g></svg>"""
 
 SIDE = f"""{ICONS}
+<a class="skip-link" href="#rs-input" id="rs-skip">Skip to the text field</a>
 <nav class="side scrolls" aria-label="Chats">
   <div class="side-head"><span class="brand">{RING_ICON}<span>Ringside</span></span>
     <button type="button" class="icon-button only-narrow" data-close="side"
@@ -155,24 +156,29 @@ PANEL = f"""
   <div class="window-bar" role="presentation"><span id="rs-window-bar"></span></div>
   <figure class="chart-card">
     <figcaption><h3>Memory over tokens</h3><span class="chart-tools">
+      <button type="button" class="mini" id="rs-kv-only" aria-pressed="false"
+        title="Keys and values alone on a linear axis: how far apart a ring and a full cache are">KV linear</button>
       <button type="button" class="mini" id="rs-scale" aria-pressed="true">log</button>
-      <button type="button" class="mini" data-png="memory">PNG</button></span></figcaption>
+      <button type="button" class="mini" data-png="memory"
+        aria-label="PNG of memory over tokens">PNG</button></span></figcaption>
     <div class="chart" id="rs-chart-memory"></div>
   </figure>
   <figure class="chart-card">
     <figcaption><h3>Tokens per second</h3><span class="chart-tools">
-      <button type="button" class="mini" data-png="speed">PNG</button></span></figcaption>
+      <button type="button" class="mini" data-png="speed"
+        aria-label="PNG of tokens per second">PNG</button></span></figcaption>
     <div class="chart" id="rs-chart-speed"></div>
   </figure>
   <figure class="chart-card">
     <figcaption><h3 title="Different passages of four tokens among the last 512: a text in circles falls towards 0"
       >Repetition: share of new phrases</h3><span class="chart-tools">
-      <button type="button" class="mini" data-png="phrases">PNG</button></span></figcaption>
+      <button type="button" class="mini" data-png="phrases"
+        aria-label="PNG of the share of new phrases">PNG</button></span></figcaption>
     <div class="chart" id="rs-chart-phrases"></div>
     <p class="loop-notice" id="rs-loop" role="status" hidden></p>
   </figure>
   <div class="panel-foot"><div><p id="rs-saving"></p><p id="rs-snapshots"></p></div><span class="chart-tools">
-    <button type="button" class="mini" id="rs-pause" aria-pressed="false">Pause charts</button>
+    <button type="button" class="mini" id="rs-pause">Pause charts</button>
     <a class="mini" id="rs-csv" download hidden>CSV</a></span></div>
 </aside>
 """

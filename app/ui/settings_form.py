@@ -11,6 +11,7 @@ from app.chat_settings import ChatSettings, chat_settings_from, flat_settings
 from app.outlook import ModelChoice
 from app.sampling_text import logit_bias_lines, parse_logit_bias, read_breakers, spelled_breakers
 from app.ui import markup
+from app.ui.device_choice import device_words, devices
 from app.ui.long_reply_card import long_reply_card, template_card
 from app.ui.sampling_card import KEPT_WHERE_EMPTY, sampling_card
 from backends.errors import BadRequestError
@@ -76,6 +77,8 @@ class SettingsForm:
         shown = _flat(settings)
         choices = [(choice.label, choice.model) for choice in models]
         shown["model"] = gr.Dropdown(choices=choices, value=settings.load.model)
+        offered = devices(settings.load.device)
+        shown["device"] = gr.Radio(choices=offered, value=settings.load.device, info=device_words(offered))
         return [shown[name] for name in self.names]
 
     def settings(self, values: Sequence[Any], base: ChatSettings) -> ChatSettings:
@@ -133,7 +136,7 @@ class SettingsForm:
 
         self._add(
             "device",
-            gr.Radio(["auto", "cpu", "cuda"], label="Device", info="Auto takes the GPU where there is one."),
+            gr.Radio(devices(), label="Device", info=device_words(devices()), elem_id="rs-device"),
         )
         self._add(
             "precision",
