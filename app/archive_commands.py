@@ -20,7 +20,6 @@ from app.archive import Archive, ArchivedChat
 from app.command_errors import report
 from app.figures import byte_count
 from app.imported_parts import PROGRAMS, left_out_words
-from app.imported_templates import without_templates
 from app.instance import Instance
 from app.settings import read_settings
 from app.store import Store
@@ -81,7 +80,7 @@ def import_(
     with _failing_in_words(as_json), _store(new=True) as store:
         for path in files:
             archive = Archive(store.database)
-            read = _read(path) if with_templates else without_templates(_read(path))
+            read = _read(path, with_templates)
             added = archive.add(read)
             chats = [store.chat(chat_id) for chat_id in added]
             titles = ", ".join(chat.title or "(no title)" for chat in chats[:3]) + (" ..." if len(chats) > 3 else "")
@@ -238,7 +237,14 @@ def _free_name(name: str, taken: dict[str, Any]) -> str:
     return next(each for each in names if each.casefold() not in lower)
 
 
-def _read(path: Path) -> list[ArchivedChat]:
+def _read(path: Path, with_templates: bool) -> list[ArchivedChat]:
+    from app.imported_templates import without_templates
+
+    chats = _read_all(path)
+    return chats if with_templates else without_templates(chats)
+
+
+def _read_all(path: Path) -> list[ArchivedChat]:
     from app.chat_import import read_chats
 
     try:

@@ -43,7 +43,7 @@ def typical(ids: Ids, scores: Scores, typical_p: float) -> tuple[Ids, Scores]:
     entropy = -(p * np.where(p == 0, 0, log_p)).sum()
     order = np.abs(log_p + entropy).argsort(kind="stable")
     reached = p[order].cumsum()
-    return _where(_first(order, 1 + np.count_nonzero(reached[:-1] <= typical_p)), ids, scores)
+    return _where(_first(order, 1 + np.count_nonzero(reached[:-1] <= typical_p + ROUNDING)), ids, scores)
 
 
 def top_p(ids: Ids, scores: Scores, share: float) -> tuple[Ids, Scores]:
