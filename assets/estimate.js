@@ -24,6 +24,7 @@ export class EstimateCard {
     this.card = null;
     this.#build();
     document.addEventListener("ringside:theme", () => this.card && this.#plot());
+    new ResizeObserver(() => this.#fit()).observe(this.chart); // the card moves between the start page and the drawer
   }
 
   // Asks for the card anew; resolves to whether there is one.
@@ -177,6 +178,10 @@ export class EstimateCard {
     );
   }
 
+  async #fit() {
+    if (this.card && this.chart.clientWidth && this.chart.data) (await plotly()).Plots.resize(this.chart);
+  }
+
   async #use() {
     this.use.disabled = true;
     await post(this.chatId() ? `/estimate/use?chat=${this.chatId()}` : "/estimate/use", { window: this.window.window });
@@ -211,7 +216,7 @@ const freeLine = (color, free) => ({
   y0: free,
   y1: free,
   line: { color, width: 1.5 },
-  label: { text: "free memory", textposition: "start", font: { size: 11 } },
+  label: { text: "free memory", textposition: "start", yanchor: "top", font: { size: 11 } },
 });
 
 function fact(label, value) {

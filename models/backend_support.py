@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from backends.errors import ModelFileError, UnsupportedModelError
+from backends.requests import CachePolicy, LoadRequest
 from models.compat_support import runs_through_transformers, why_not_compat
 from models.config import ModelConfig
 from models.model_files import ModelFiles
@@ -81,3 +82,22 @@ def _why_not_llamacpp(files: ModelFiles) -> str | None:
     if kind != "model" or files.gguf.architecture == "clip":
         return f"{files.name} holds no language model (general.type is {kind!r})."
     return None
+
+
+def window_in_force(config: ModelConfig, request: LoadRequest) -> int:
+    """Return W of the bounded layers as the request's backend would run them.
+
+    llama.cpp has no fewer cells than its sliding layers were trained with, nor more for these layers. The ring narrows
+    them, and where no full layer is bounded too, a wider W changes nothing.
+
+    Example: sliding layers (512) beside full ones, policy "ring", W = 256: 256 in the ring, 512 in llama.cpp.
+    """
+    trained, window = config.trained_window, request.window
+    bounds_full_layers = request.policy is CachePolicy.RING and config.num_full_layers > 0
+    if request.backend == "llamacpp":
+        if trained is None or not slides_in_llamacpp(config.architecture, len(config.layers)):
+            return window
+        return max(window, trained) if bounds_full_layers else trained
+    if request.policy is CachePolicy.FULL or bounds_full_layers or trained is None:
+        return window
+    return min(window, trained)

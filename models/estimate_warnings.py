@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from backends.requests import CachePolicy, LoadRequest
-from models.backend_support import slides_in_llamacpp
+from models.backend_support import slides_in_llamacpp, window_in_force
 from models.config import ModelConfig
 
 
@@ -56,13 +56,13 @@ def _about_attention(config: ModelConfig, request: LoadRequest) -> Iterator[str]
         )
     if request.policy is not CachePolicy.RING or not full:
         return
-    sinks = 4 if request.sinks is None else request.sinks
+    sinks, window = 4 if request.sinks is None else request.sinks, window_in_force(config, request)
     if sliding:
         which = f"{full} of {full + sliding} layers were"
     else:
         which = "This is not a sliding-window model: all its layers were"
     yield (
-        f"{which} trained with full attention; bounded to the first {sinks:,} and the last {request.window:,} tokens "
+        f"{which} trained with full attention; bounded to the first {sinks:,} and the last {window:,} tokens "
         "they are an approximation."
     )
     if sinks == 0:

@@ -209,25 +209,6 @@ def request_bytes_per_token(config: ModelConfig, request: LoadRequest, element_b
     return kv_bytes_per_token(config, element_bytes, request.kv_type)
 
 
-def window_in_force(config: ModelConfig, request: LoadRequest) -> int:
-    """Return W of the bounded layers as the request's backend would run them.
-
-    llama.cpp has no fewer cells than its sliding layers were trained with, nor more for these layers. The ring narrows
-    them, and where no full layer is bounded too, a wider W changes nothing.
-
-    Example: sliding layers (512) beside full ones, policy "ring", W = 256: 256 in the ring, 512 in llama.cpp.
-    """
-    trained, window = config.trained_window, request.window
-    bounds_full_layers = request.policy is CachePolicy.RING and config.num_full_layers > 0
-    if request.backend == "llamacpp":
-        if trained is None or not slides_in_llamacpp(config.architecture, len(config.layers)):
-            return window
-        return max(window, trained) if bounds_full_layers else trained
-    if request.policy is CachePolicy.FULL or bounds_full_layers or trained is None:
-        return window
-    return min(window, trained)
-
-
 def resolved_sinks(request: LoadRequest) -> int:
     """Return S; the length of a pinned system prompt is not known before the chat, so it counts as 4."""
     return 4 if request.sinks is None else request.sinks

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from app.proof.quantities import bytes_text
 from backends.requests import CachePolicy, LoadRequest
+from models.backend_support import window_in_force
 from models.config import ModelConfig
 from models.sizing import policy_kv_bytes, request_bytes_per_token
 
@@ -23,13 +24,15 @@ def advice(
 ) -> tuple[str, ...]:
     """Say when a ring is the wrong choice, with the numbers it rests on, bytes written by `text_of`."""
     per_token = request_bytes_per_token(config, request, element_bytes)
-    ring_bytes = policy_kv_bytes(config, replace(request, policy=CachePolicy.RING), request.window, element_bytes)
+    ring = replace(request, policy=CachePolicy.RING)
+    ring_bytes = policy_kv_bytes(config, ring, request.window, element_bytes)
+    window = window_in_force(config, ring)
     even = -(-ring_bytes // per_token)
     sentences = []
     if expected_tokens is not None and expected_tokens <= even:
         sentences.append(
             f"No ring is needed for {expected_tokens:,} tokens: a cache that keeps everything takes "
-            f"{text_of(expected_tokens * per_token)}, the ring at W = {request.window:,} "
+            f"{text_of(expected_tokens * per_token)}, the ring at W = {window:,} "
             f"{text_of(ring_bytes)}; they are even at {even:,} tokens."
         )
     elif expected_tokens is not None and expected_tokens * per_token < _SMALL_SHARE * weights_bytes:
@@ -40,13 +43,13 @@ def advice(
     else:
         sentences.append(
             f"Short answers need no ring: up to {even:,} tokens a cache that keeps everything is no larger than the "
-            f"{text_of(ring_bytes)} of the ring at W = {request.window:,}."
+            f"{text_of(ring_bytes)} of the ring at W = {window:,}."
         )
-    sentences.append(_forgets(config, request, per_token, text_of))
+    sentences.append(_forgets(config, window, per_token, text_of))
     return tuple(sentences)
 
 
-def _forgets(config: ModelConfig, request: LoadRequest, per_token: int, text_of: Callable[[float], str]) -> str:
+def _forgets(config: ModelConfig, window: int, per_token: int, text_of: Callable[[float], str]) -> str:
     """Say what cannot be quoted any more, and what keeping it would cost."""
     per_layer = per_token // len(config.layers)
     if config.num_full_layers == 0:
@@ -59,7 +62,7 @@ def _forgets(config: ModelConfig, request: LoadRequest, per_token: int, text_of:
     growth = config.num_full_layers * per_layer
     policy = "'as trained'" if config.num_sliding_layers else "'full'"
     return (
-        f"A task that must quote what lies more than {request.window:,} tokens back cannot use the ring: its "
+        f"A task that must quote what lies more than {window:,} tokens back cannot use the ring: its "
         f"{forgetful} it. The policy {policy} keeps it, at "
         f"{text_of(growth)} a token."
     )

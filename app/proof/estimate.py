@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from app.proof.advice import advice
 from app.proof.report import PALETTE, Figure, axes, line
 from backends.requests import CachePolicy, LoadRequest
+from models.backend_support import window_in_force
 from models.config import ModelConfig
 from models.model_files import ModelFiles
 from models.sizing import (
@@ -21,7 +22,6 @@ from models.sizing import (
     policy_kv_bytes,
     request_bytes_per_token,
     resolved_sinks,
-    window_in_force,
 )
 
 _CHUNK_TOKENS = 128

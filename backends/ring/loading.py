@@ -14,6 +14,7 @@ from backends.ring.devices import choose_device, device_name
 from backends.ring.generation import FEWEST_PINNED_TOKENS, RingBackend
 from backends.ring.prompting import Prompts
 from backends.threads import default_num_threads, usable_cores
+from models.backend_support import window_in_force
 from models.chat_template import ChatTemplate
 from models.compat_support import runs_through_transformers, why_not_compat
 from models.config import ModelConfig
@@ -23,7 +24,7 @@ from models.kv_codes import supports
 from models.model_files import ModelFiles
 from models.precision import WeightPrecision, choose_precision
 from models.ring_cache import KVCache
-from models.sizing import kv_bytes_per_token, window_in_force
+from models.sizing import kv_bytes_per_token
 from models.tokenizer import load_tokenizer
 from models.weights import load_decoder
 

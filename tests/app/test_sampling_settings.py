@@ -173,7 +173,8 @@ def form() -> Iterator[SettingsForm]:
 
 def values_of(form: SettingsForm, settings: ChatSettings, **changes: Any) -> list[Any]:
     shown = dict(zip(form.names, form.shown(settings, []), strict=True))
-    return list({**shown, "model": settings.load.model, **changes}.values())
+    chosen = {"model": settings.load.model, "device": settings.load.device}  # shown as updates of their controls
+    return list({**shown, **chosen, **changes}.values())
 
 
 @pytest.mark.parametrize(

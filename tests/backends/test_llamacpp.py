@@ -22,8 +22,8 @@ from backends.llamacpp.history import RecentTokens
 from backends.llamacpp.sampling import Sampler
 from backends.requests import CachePolicy, GenerationRequest, LoadRequest, Message, Sampling
 from backends.token_rules import TokenRules
+from models.backend_support import window_in_force
 from models.model_files import ModelFiles
-from models.sizing import window_in_force
 from tests.backends.tiny_gguf import write_tiny_gguf
 
 GREEDY = Sampling(temperature=0)

@@ -88,6 +88,11 @@ def test_the_doctor_answers_check_by_check_and_a_window_is_taken_from_the_estima
     assert page.evaluate("document.querySelector('.estimate-chart').data[0].y[0]") > max(flat)
     page.get_by_role("button", name="Use this window").click()
     expect(page.locator(".estimate-tables")).to_contain_text("384 (now)", timeout=SLOW_MS)
+    page.evaluate("document.querySelector('.estimate').style.width = '300px'")  # as in the drawer: narrower than before
+    page.wait_for_function(
+        "(() => { const chart = document.querySelector('.estimate-chart');"
+        " return chart._fullLayout.width <= chart.clientWidth; })()"
+    )
     page.set_viewport_size({"width": 360, "height": 740})
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     open_page(page, ringside.url + "app/doctor")

@@ -163,6 +163,8 @@ def test_what_does_not_fit_is_said_first() -> None:
         (model(512), {"window": 1024}, "a wider one changes nothing"),
         (model(512), {"window": 64}, "below the 512 tokens the sliding layers were trained with"),
         (model(512), {"window": 64, "backend": "llamacpp"}, "llama.cpp keeps 512"),
+        (model(512, None), {"window": 64, "backend": "llamacpp"}, "bounded to the first 4 and the last 512"),
+        (model(512, None), {"window": 64, "backend": "ring"}, "bounded to the first 4 and the last 64"),
         (model(512), {"window": 64, "sinks": 0}, "Layers cut that far need sinks"),
         (model(512), {"kv_type": "fp8"}, "Keys and values are rounded to fp8"),
         (model(512), {"kv_type": "fp8", "backend": "llamacpp"}, "llama.cpp has no fp8"),
