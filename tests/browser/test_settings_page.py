@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import NewTab, StartRingside
+
+pytestmark = pytest.mark.browser
 
 AT_ZERO = "Without effect: at temperature 0 the likeliest token always comes."
 
