@@ -130,7 +130,8 @@ class Follower:
 
     def _events_of(self, run: Run, news: SharedNews) -> Iterator[Event]:
         place = self._places.setdefault(run.id, _Place())
-        if (version := run.version) == place.version:
+        # One look has one version: a run that goes on meanwhile would be worked out anew for the tabs behind the first.
+        if (version := news.once(("version", run.id), lambda: run.version)) == place.version:
             return
         key = ("run", run.id, version, self._is_notebook, astuple(place))
         event, place = news.once(key, lambda: self._event_of(run, replace(place)))

@@ -79,6 +79,7 @@ def make_parser() -> MarkdownIt:
     parser.enable(["table", "strikethrough"])
     parser.use(use_formulas)
     parser.core.ruler.before("text_join", "cell_breaks", _cell_breaks)
+    parser.core.ruler.push("headings_without_text", _headings_without_text)
     for rule, render in _RENDER_RULES.items():
         parser.add_render_rule(rule, render)
     return parser
@@ -133,6 +134,13 @@ def _lexer(language: str) -> Lexer | None:
         return get_lexer_by_name(language, stripnl=False, ensurenl=False)
     except ClassNotFound:
         return None
+
+
+def _headings_without_text(state: StateCore) -> None:
+    """Make a paragraph of a heading that says nothing, as one that is just being written: it is no place to go to."""
+    for start, text, end in zip(state.tokens, state.tokens[1:], state.tokens[2:], strict=False):
+        if start.type == "heading_open" and not text.content:
+            start.tag = end.tag = "p"
 
 
 def _cell_breaks(state: StateCore) -> None:

@@ -139,3 +139,10 @@ def test_each_piece_of_text_has_a_direction_of_its_own_and_code_is_from_left_to_
     assert set(re.findall("<(?:code|pre)([^>]*)>", html)) == {' dir="ltr"', ""}  # of code in a frame, the frame says so
     assert '<code dir="ltr">ls</code>' in html
     assert '<pre dir="ltr"><code>' in html
+
+
+def test_a_heading_that_says_nothing_is_no_heading() -> None:
+    assert html_of("## \n\ntext") == '<p dir="auto"></p>\n<p dir="auto">text</p>\n'
+    assert html_of("#") == '<p dir="auto"></p>\n'
+    assert "<h2" in html_of("## `code`")
+    assert "<h1" in html_of("Title\n=")

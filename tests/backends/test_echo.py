@@ -228,7 +228,7 @@ def test_an_empty_prompt_is_refused() -> None:
         ({"rate": "-1"}, "Option 'rate' of the echo backend cannot be '-1'. Give tokens a second above 0"),
         ({"rate": "fast"}, "Option 'rate'"),
         ({"fail_at": "-2"}, "Option 'fail_at'"),
-        ({"fail_kind": "gently"}, "Choose from runtime, memory, abort, kill."),
+        ({"fail_kind": "gently"}, "Choose from runtime, memory, device, abort, kill."),
         ({"script": "[1]"}, "Give a JSON list of texts"),
     ],
 )

@@ -205,6 +205,7 @@ def test_the_list_and_its_menus_work_from_the_keyboard_alone(ringside: Ringside,
     for title in ("First", "Second", "Third"):
         add(ringside, title)
     tab = new_tab(ringside.url)
+    expect(tab.page.locator(".chat-row")).to_have_count(3)
     tab.page.focus("#rs-search")
     tab.page.keyboard.press("Tab")
     tab.page.keyboard.press("ArrowDown")
