@@ -50,8 +50,9 @@ class Transcript:
         """Take the text that came next and finish the blocks it ends."""
         for start in range(0, len(text), _PIECE_CHARS):
             piece = text[start : start + _PIECE_CHARS]
+            ends_line = self._tail.endswith("\r")  # held back, since it might have been half of "\r\n"
             self._tail += piece
-            if "\n" in piece or "\r" in piece or len(self._tail) > HARD_LIMIT_CHARS:
+            if ends_line or "\n" in piece or "\r" in piece or len(self._tail) > HARD_LIMIT_CHARS:
                 self._settle()
         self.num_chars += len(text)
         if text:

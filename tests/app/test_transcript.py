@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.transcript import HARD_LIMIT_CHARS, SOFT_LIMIT_CHARS, Transcript
@@ -56,6 +56,7 @@ def html_of(text: str) -> str:
 
 
 @given(TEXTS, st.integers(1, 12))
+@example("- - - \n- \r- ", 1)
 def test_blocks_do_not_depend_on_how_the_text_arrived(text: str, pieces: int) -> None:
     whole, streamed = rendered(text), rendered(text, pieces)
     assert [(block.start, block.end) for block in streamed.blocks] == [
