@@ -45,6 +45,7 @@ def load(request: LoadRequest, progress: ReportProgress) -> LlamaCppBackend:
     progress(LoadProgress("Checking the file"))
     files, gguf = _open(request.model)
     check_file(gguf)
+    config = _known_config(files)
     template = ChatTemplate.find(files, request.chat_template)
     on_gpu = request.device != "cpu" and gpu_offload_supported()
     num_bytes = gguf.tensor_bytes
@@ -53,14 +54,14 @@ def load(request: LoadRequest, progress: ReportProgress) -> LlamaCppBackend:
             gguf.path,
             on_gpu,
             lambda part: progress(LoadProgress("Reading weights", int(part * num_bytes), num_bytes)),
-            find_overrides(gguf, _known_config(files)),
+            find_overrides(gguf, config),
         )
         undo.callback(model.close)
         if not model.writes_text:
             raise UnsupportedModelError(f"{gguf.path} holds a {gguf.architecture} model, which does not write text.")
         progress(LoadProgress("Setting up the cache"))
         num_threads = request.num_threads or default_num_threads(psutil.cpu_count(logical=False))
-        info = _describe(files, model, request, on_gpu, template is not None, num_threads)
+        info = _describe(files, config, model, request, on_gpu, template is not None, num_threads)
         info = replace(info, reasoning_opening=template.reasoning_opening if template is not None else "")
         identity = {
             "model": files.fingerprint(),
@@ -99,7 +100,13 @@ def _open(model: str) -> tuple[ModelFiles, GgufFile]:
 
 
 def _describe(
-    files: ModelFiles, model: Model, request: LoadRequest, on_gpu: bool, has_chat_template: bool, num_threads: int
+    files: ModelFiles,
+    config: ModelConfig | None,
+    model: Model,
+    request: LoadRequest,
+    on_gpu: bool,
+    has_chat_template: bool,
+    num_threads: int,
 ) -> LoadedModel:
     sinks = FEWEST_PINNED_TOKENS if request.sinks is None else request.sinks
     plan = plan_context(request.policy, request.window, sinks, model.sliding_window, request.growing_context_tokens)
@@ -107,7 +114,7 @@ def _describe(
     sample.close()  # its log has told what a token costs
     if not on_gpu:
         _check_memory(sample, model, plan)
-    trained = _layers_as_trained(files, model, sample)
+    trained = _layers_as_trained(files, config, model, sample)
     facts = Facts(
         architecture=trained.architecture,
         sliding_window=model.sliding_window,
@@ -154,9 +161,8 @@ class _TrainedLayers:
     num_full: int
 
 
-def _layers_as_trained(files: ModelFiles, model: Model, sample: Context) -> _TrainedLayers:
+def _layers_as_trained(files: ModelFiles, config: ModelConfig | None, model: Model, sample: Context) -> _TrainedLayers:
     """Return what the file says, or where only llama.cpp knows the architecture, how it runs it."""
-    config = _known_config(files)
     if config is None:
         sliding = sample.num_sliding_layers
         architecture = files.gguf.architecture if files.gguf else ""

@@ -318,13 +318,17 @@ def test_the_keyboard_walks_back_through_the_messages(reader: Reader) -> None:
     assert num_elements(page) < MAX_ELEMENTS
 
 
-def test_a_message_in_the_middle_is_edited_where_it_stands_and_the_edit_is_undone(reader: Reader) -> None:
+def open_in_the_middle(reader: Reader) -> int:
+    """Open the chat that tests change and scroll to its middle; return the number of a question in view there."""
     reader.open("Changing")
-    page = reader.page
     reader.go_to_share(50)
-    page.wait_for_function(f"({IN_VIEW})().some(number => number < 200)")
-    page.evaluate(REST)
-    number = next(number for number in in_view(page)[1:] if number % 2 == 0)
+    reader.page.wait_for_function(f"({IN_VIEW})().some(number => number < 200)")
+    reader.page.evaluate(REST)
+    return next(number for number in in_view(reader.page)[1:] if number % 2 == 0)
+
+
+def test_a_message_in_the_middle_is_edited_where_it_stands_and_the_edit_is_undone(reader: Reader) -> None:
+    page, number = reader.page, open_in_the_middle(reader)
     edited = page.locator(f"[data-id='{reader.ids['Changing'][number]}']")
     choose(edited, "Edit")
     page.get_by_role("textbox", name="Edit the message").fill("something else")
@@ -370,12 +374,7 @@ def test_a_variant_in_the_middle_is_switched_and_the_reader_stays_there(reader: 
 
 
 def test_a_message_in_the_middle_is_deleted_with_what_followed_and_all_of_it_comes_back(reader: Reader) -> None:
-    reader.open("Changing")
-    page = reader.page
-    reader.go_to_share(50)
-    page.wait_for_function(f"({IN_VIEW})().some(number => number < 200)")
-    page.evaluate(REST)
-    number = next(number for number in in_view(page)[1:] if number % 2 == 0)
+    page, number = reader.page, open_in_the_middle(reader)
     choose(page.locator(f"[data-id='{reader.ids['Changing'][number]}']"), "Delete")
     expect(page.locator("[aria-posinset]").last).to_have_attribute("aria-posinset", str(number))
     expect(page.locator("[aria-posinset]").last).to_have_attribute("aria-setsize", str(number))
