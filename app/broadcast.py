@@ -77,6 +77,8 @@ class Broadcast:
     async def events(self, follower: Follower) -> AsyncIterator[str]:
         """Yield what a tab is to be told, encoded, until it goes (the server cancels this) or the application stops."""
         tab = _Tab(follower)
+        if not self._tabs:  # nobody has looked since the last tab went
+            self._news.next_look()
         await run_in_threadpool(_look_for, [tab])  # what is there already comes at once
         self._tabs.add(tab)
         self._ensure_loop()

@@ -51,6 +51,27 @@ def test_tabs_that_are_as_far_as_each_other_are_worked_for_once(echo_service: Ec
     assert all(texts == told[0] for texts in told)
 
 
+def test_the_first_tab_after_a_while_without_any_is_told_of_now(echo_service: EchoService) -> None:
+    service = echo_service(rate="50")
+    chat, news = service.create_chat().id, SharedNews()
+    streams = Broadcast(news, lambda: False)
+
+    async def first_words() -> str:
+        stream = streams.events(Follower(service, Transcripts(), chat, news=news))
+        try:
+            return await anext(stream)
+        finally:
+            await stream.aclose()  # type: ignore[attr-defined]
+
+    async def come_and_come_again() -> str:
+        await first_words()
+        run = service.send(chat, "go")
+        await asyncio.to_thread(run.wait_for_change, run.version, 10)
+        return await first_words()
+
+    assert "event: run\n" in asyncio.run(come_and_come_again())
+
+
 def test_a_tab_that_comes_late_catches_up_with_the_others(echo_service: EchoService) -> None:
     service = echo_service(rate="max", end_after="50")
     chat, transcripts, news = service.create_chat().id, Transcripts(), SharedNews()
